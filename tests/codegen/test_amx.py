@@ -7,17 +7,19 @@ import ctypes
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
+import jax
 import numpy as np
 import pytest
 
 from tests.codegen.native import run_program, target
 from tests.codegen.test_contraction import convolution, dot
 from tests.codegen.test_dots import extremes, matrices
+from tests.codegen.test_row_chain import attention, causal, graph_of
 from tests.codegen.test_targets import code
 from tinyhlo.codegen.choices import Moves
 from tinyhlo.codegen.contraction import planner
@@ -41,6 +43,7 @@ SOURCE = Path(__file__).with_name("amx.c")
 NAMES = ("ldtilecfg", "tilerelease", "tilezero", "tileloadd64", "tilestored64")
 PRODUCTS = ("tdpbf16ps", "tdpbssd", "tdpbsud", "tdpbusd", "tdpbuud")
 INSTRUCTION = re.compile(rf"@llvm\.x86\.({'|'.join((*NAMES, *PRODUCTS))})\b")
+WIDE = pytest.mark.skipif(target(2).vector_bytes < 64, reason="no vectors of 64 bytes")
 BYTES = [(I8, I8), (I8, U8), (U8, I8), (U8, U8)]
 
 
@@ -132,7 +135,7 @@ def test_bf16(m: int, k: int, n: int, turned: str, where: Target) -> None:
     check(Graph((x.type, w.type), (total,)), where, *normal(x.shape, w.shape))
 
 
-@pytest.mark.skipif(target(2).vector_bytes < 64, reason="no vectors of 64 bytes")
+@WIDE
 def test_rounded_results_with_work_behind_them(where: Target) -> None:
     x, w, b = (build.param(k, s, BF16) for k, s in enumerate([(70, 96), (96, 80), (80,)]))
     total = build.cast(dot(build.cast(x, F32), build.cast(w, F32)), BF16)
@@ -190,6 +193,36 @@ def test_blocks(
     left = build.permute(x, (1, 0)) if turned else x
     graph = Graph((x.type, w.type), (dot(build.cast(left, I32), build.cast(w, I32)),))
     check(graph, near, extremes(x.shape, I8, 0), extremes(w.shape, U8, 1))
+
+
+# queries, keys, depth, columns: whole tiles, edges everywhere, several blocks and steps, few rows
+ATTENTION = [(64, 64, 32, 32), (37, 53, 22, 19), (130, 100, 16, 40), (9, 700, 8, 8), (64, 31, 6, 7)]
+
+
+@WIDE
+@pytest.mark.parametrize(("q", "k", "d", "e"), ATTENTION)
+@pytest.mark.parametrize("function", [attention, causal], ids=["plain", "causal"])
+def test_attention(
+    q: int, k: int, d: int, e: int, function: Callable[..., jax.Array], where: Target
+) -> None:
+    shapes = [(2, 3, q, d), (2, 3, k, d), (2, 3, k, e)]
+    if function is causal:
+        shapes = [(b, n, h, last) for b, h, n, last in shapes]
+    inputs = normal(*shapes)
+    graph = graph_of(function, *inputs)
+    there = replace(where, l3_bytes=0)  # scores so few would be written to one and read again
+    program = schedule(graph, "test", (), there)
+    text = printed(program, there)
+    assert len(kernels_of(program.body)) == 1 and text.count("hold matrices") == 1
+    (got,), (want,) = run_program(program, graph, inputs, there), run_graph(graph, inputs)
+    np.testing.assert_allclose(got.astype(np.float64), want.astype(np.float64), atol=2e-2)
+
+
+def test_attention_of_pairs_that_are_no_neighbours_stays_in_f32() -> None:
+    graph = graph_of(attention, *normal((2, 3, 40, 33), (2, 3, 64, 33), (2, 3, 64, 32)))
+    there = replace(SAPPHIRE, l3_bytes=0)
+    text = printed(schedule(graph, "test", (), there), there)
+    assert "stage queries" in text and "hold matrices" not in text
 
 
 @pytest.mark.parametrize(

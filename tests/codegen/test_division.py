@@ -1,4 +1,5 @@
-"""Integers divided in lanes: every type, exactly, next to whole quotients and to the largest."""
+"""Division in lanes: integers of every type, exactly, next to whole quotients and to the largest;
+floats by one divisor, to the bit."""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ from tests.codegen.native import run_native
 from tinyhlo.codegen.llvm.kernel import render_kernel
 from tinyhlo.codegen.lowering.fused import lower_fused
 from tinyhlo.codegen.moves.heuristics import choose_moves
-from tinyhlo.ir.build import elementwise, param
-from tinyhlo.ir.dtypes import I8, I16, I32, I64, U8, U16, U32, U64, DType
+from tinyhlo.ir.build import elementwise, expand, param, reshape
+from tinyhlo.ir.dtypes import F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, DType
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.ops import Op
 from tinyhlo.runtime.processors import named_target
@@ -75,3 +76,66 @@ def test_lanes_are_divided_as_floats(dtype: DType) -> None:
     loops = choose_moves(lower_fused(Kernel("divided", both(dtype, 4096))), there)
     text = str(render_kernel(loops, there, "divided", False, {}))
     assert "fdiv <" in text
+
+
+def ratios(dtype: DType, size: int) -> Graph:
+    """A row by one number."""
+    x, y = param(0, (size,), dtype), param(1, (), dtype)
+    divisor = expand(reshape(y, (1,)), (size,))
+    return Graph((x.type, y.type), (elementwise(Op.DIV, x, divisor),))
+
+
+def near(dtype: DType, exponents: int, size: int, seed: int) -> np.ndarray:
+    """Numbers of either sign between 2^-exponents and 2^exponents."""
+    random = np.random.default_rng(seed)
+    digits = random.integers(1 << 50, 1 << 51, size) | 1
+    values = np.ldexp(digits.astype(np.float64), random.integers(-exponents, exponents, size) - 50)
+    return (values * random.choice([-1, 1], size)).astype(dtype.numpy)
+
+
+@pytest.mark.parametrize("dtype", [F32, F64])
+@pytest.mark.parametrize("seed", range(40))
+def test_many_dividends_by_one_divisor(dtype: DType, seed: int) -> None:
+    """To the bit, with the ends of the range, zeros of both signs and denormals among them."""
+    info = np.finfo(dtype.numpy)
+    special = [0, -0.0, np.inf, -np.inf, np.nan, info.max, info.tiny, -info.smallest_subnormal, 1]
+    x = near(dtype, 120, 5003, seed)
+    x[seed * 7 : seed * 7 + len(special)] = special
+    y = near(dtype, 26, 1, seed + 100)
+    (got,) = run_native(ratios(dtype, x.size), [x, y.reshape(())])
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(got.view(np.uint8), (x / y).view(np.uint8))
+
+
+@pytest.mark.parametrize("dtype", [F32, F64])
+@pytest.mark.parametrize(
+    "divisor", [0.0, -0.0, np.inf, -np.inf, np.nan, 3e38, -1e-38, 1e-45, 2.0, 1 - 2**-24]
+)
+def test_divisors_that_have_no_useful_reciprocal(dtype: DType, divisor: float) -> None:
+    x = np.concatenate([near(dtype, 120, 500, 1), np.array([0, -0.0, np.inf, np.nan], dtype.numpy)])
+    y = np.array(divisor, dtype.numpy)
+    (got,) = run_native(ratios(dtype, x.size), [x, y])
+    with np.errstate(all="ignore"):
+        want = x / y
+    finite = ~np.isnan(want)
+    np.testing.assert_array_equal(np.isnan(got), ~finite)
+    np.testing.assert_array_equal(got[finite].view(np.uint8), want[finite].view(np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "name", "holds"),
+    [
+        (F32, "x86-64-v4", True),
+        (F64, "x86-64-v4", True),
+        (F32, "x86-64-v3", False),
+        (F64, "x86-64-v3", True),
+        (F64, "x86-64-v2", False),
+    ],
+)
+def test_where_dividing_is_slow_a_reciprocal_serves_all_lanes(
+    dtype: DType, name: str, holds: bool
+) -> None:
+    there = named_target(name, threads=2)
+    loops = choose_moves(lower_fused(Kernel("divided", ratios(dtype, 4096))), there)
+    text = str(render_kernel(loops, there, "divided", False, {}))
+    assert ("@quotient." in text) == holds

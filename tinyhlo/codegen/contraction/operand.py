@@ -43,6 +43,7 @@ from tinyhlo.ir.ops import Op
 from tinyhlo.ir.views import through
 from tinyhlo.numbers import ceil_div
 from tinyhlo.records import dataclass
+from tinyhlo.target import LINE_BYTES
 
 MOST_OPERATIONS = 6  # of a vector that is computed each time a tile reads it
 

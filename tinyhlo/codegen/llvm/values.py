@@ -47,11 +47,11 @@ from tinyhlo.codegen.llvm.types import (
 from tinyhlo.codegen.math.division import pays
 from tinyhlo.codegen.math.expand import expand as expand_function
 from tinyhlo.codegen.scopes import Scopes, Value
-from tinyhlo.ir.dtypes import BOOL, F16, I64, U8, DType
+from tinyhlo.ir.dtypes import BOOL, F16, F32, F64, I64, U8, DType
 from tinyhlo.ir.index import Index, Var, substitute
 from tinyhlo.ir.ops import TRANSCENDENTAL, Op
 from tinyhlo.schedule.planner import SCALAR_BYTES
-from tinyhlo.target import Target
+from tinyhlo.target import SHORT, Target
 
 WIDEST = 8  # bytes of an element in what is rarely needed
 DIVISIONS = (Op.DIV, Op.REM)
@@ -160,7 +160,17 @@ class Values(Scopes):
         """Integers are divided by instructions outside of lanes."""
         if e.dtype is I64:
             return e.op in DIVISIONS and self.is_varying(e.free) and pays(*e.arguments)
+        if e.op is Op.DIV:
+            return self.has_one_divisor(*e.arguments)
         return e.op in TRANSCENDENTAL or e.op is Op.REM
+
+    def has_one_divisor(self, x: Expression, y: Expression) -> bool:
+        """Whether lanes divide floats by what is known before the loop, where that is slow: two
+        cycles for each double, one for each float of vectors of 512 bits, half of one otherwise."""
+        least = {F32: 2 * SHORT, F64: SHORT}.get(x.dtype)
+        if least is None or self.target.vector_bytes < least or not self.is_varying(x.free):
+            return False
+        return self.home(y.free, y.loads) < self.current
 
     def expand(self, e: Apply) -> Expression | None:
         """The op as primitives, by `codegen/math/expand.py`; None where it has no expansion."""

@@ -1,7 +1,13 @@
-"""Quotients and remainders of 64-bit integers by floats: no processor divides integers in lanes.
+"""Quotients without dividing lane by lane.
 
-Below 2^51 an f64 holds them exactly, does not round a quotient that is not whole to one that is,
-and nothing of the remainder; larger ones are left to the instruction, one lane after the other.
+Of 64-bit integers by floats: no processor divides integers in lanes. Below 2^51 an f64 holds them
+exactly, does not round a quotient that is not whole to one that is, and nothing of the remainder;
+larger ones are left to the instruction, one lane after the other.
+
+Of floats by one divisor for all lanes: times its reciprocal, rounded, and a step of correction give
+the quotient as IEEE 754 rounds it (Brisebarre, Muller, Raina, "Accelerating correctly rounded
+floating-point division when the divisor is known in advance", 2004), where no intermediate is
+denormal or infinite; dividends and divisors for which one might be are left to the instruction.
 """
 
 from __future__ import annotations
@@ -9,10 +15,12 @@ from __future__ import annotations
 from tinyhlo.codegen.expressions import Apply, Literal, apply, where
 from tinyhlo.codegen.math.logarithm import to_float
 from tinyhlo.codegen.math.terms import MAGIC, Term, rarely
-from tinyhlo.ir.dtypes import F64, U64
+from tinyhlo.ir.dtypes import F32, F64, U64, unsigned_of
 from tinyhlo.ir.ops import Op
 
 LIMIT = 1 << 51
+# exponents of 2 up to which dividends and divisors, or their reciprocals, are multiplied
+NEAR_ONE = {F32: (100, 24), F64: (900, 100)}
 
 
 def pays(x: Term, y: Term) -> bool:
@@ -50,6 +58,34 @@ def to_integer(x: Term, like: Term) -> Term:
     """As many low bits of a sum as the number needs."""
     zero = x.constant(MAGIC[F64]).as_integer()
     return ((x + MAGIC[F64]).as_integer() - zero).as_float(like.dtype)
+
+
+def by_one_divisor(x: Term, y: Term) -> Term | None:
+    """x / y of floats, y the same for many x; None for powers of two: LLVM multiplies by those."""
+    if type(y) is Literal and y.bits % (1 << y.dtype.mantissa_bits) == 0:
+        return None
+    reciprocal = y.constant(1.0) / y
+    quotient = x * reciprocal
+    corrected = (-quotient).fma(y, x).fma(reciprocal, quotient)
+    usual = abs(corrected).with_sign(quotient.sign())  # a zero has lost it
+
+    unsigned, (dividends, divisors) = unsigned_of(x.dtype), NEAR_ONE[x.dtype]
+    size, of_divisor = (abs(part).as_integer() for part in (x, y))
+
+    def above(size: Term, exponent: int) -> Term:
+        """How far above 2^-exponent, as bits; large if below."""
+        return (size - x.constant(2.0**-exponent).as_integer()).as_float(unsigned)
+
+    def span(exponent: int) -> int:
+        return 2 * exponent << x.dtype.mantissa_bits
+
+    known = above(of_divisor, divisors) <= span(divisors)
+    # of a divisor that is not near one all dividends are far, and none of them is zero
+    zero = where(known, size.constant(0), size.constant(-1))
+    above_all = above(size, dividends)
+    end = where(known, above_all.constant(span(dividends) + 1), above_all.constant(0))
+    far = (above_all >= end) & size.differs(zero)
+    return rarely(far, "quotient", lambda a, b: a / b, (x, y), usual)
 
 
 def divided(op: Op, x: Term, y: Term, usual: Term) -> Term:

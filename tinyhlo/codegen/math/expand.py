@@ -13,6 +13,7 @@ NaN, infinities, signed zeros and denormals come out as IEEE 754 recommends.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from tinyhlo.codegen.expressions import Expression
 from tinyhlo.codegen.math import (
@@ -28,7 +29,7 @@ from tinyhlo.ir.dtypes import BF16, F16, F32, F64, I64, DType
 from tinyhlo.ir.ops import Op
 from tinyhlo.target import Target
 
-Rule = Callable[..., Expression]
+Rule = Callable[..., Any]  # an Expression, or None
 
 RULES: dict[Op, Rule] = {
     Op.EXP: exponential.exp,
@@ -42,6 +43,7 @@ RULES: dict[Op, Rule] = {
     **{op: trigonometric.of_angle(op, rule) for op, rule in trigonometric.OF_ANGLES.items()},
     Op.ATAN2: trigonometric.atan2,
     Op.REM: remainder.remainder,
+    Op.DIV: division.by_one_divisor,
 }
 
 SCALING: dict[Op, Rule] = {  # on a Target that `scales`

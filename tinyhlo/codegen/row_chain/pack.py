@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from math import gcd
 
 from tinyhlo.codegen.choices import Moves
-from tinyhlo.codegen.contraction.layout import operand_strides
 from tinyhlo.codegen.contraction.form import Form, find_form
+from tinyhlo.codegen.contraction.layout import operand_strides
 from tinyhlo.codegen.contraction.operand import cast, vector_loop, zeros
 from tinyhlo.codegen.contraction.tiles import matrix_slots, matrix_tiles, tile_slots, tiles
 from tinyhlo.codegen.expressions import Expression, Guard, Memory, literal
@@ -248,9 +248,7 @@ class Packing:
         found = self.operands.value(node, at, tuple(c for c in inside if not c.always))
         return cast(found, self.sizes.form.left)
 
-    def guarded_value(
-        self, node: Node, at: list[Index], inside: Sequence[Condition]
-    ) -> Expression:
+    def guarded_value(self, node: Node, at: list[Index], inside: Sequence[Condition]) -> Expression:
         """The same, and zero outside."""
         inside = tuple(c for c in inside if not c.always)
         value = self.value(node, at, *inside)
