@@ -155,7 +155,7 @@ def stages(
     """(stage name, the form it produced), in order, for another `target` than the config's if one
     is given; with TINYHLO_VERIFY each is checked."""
     from tinyhlo.import_stablehlo import import_module
-    from tinyhlo.import_stablehlo.precision import tf32_of
+    from tinyhlo.import_stablehlo.precision import rounded_of
     from tinyhlo.ir.simplify import simplify
     from tinyhlo.schedule import PASSES, schedule
 
@@ -169,7 +169,7 @@ def stages(
         if name in PASSES:
             show_stage(name, graph, config)
 
-    module = import_module(source, tf32_of(target, bool(config.tf32)), placement)
+    module = import_module(source, rounded_of(target, bool(config.tf32)), placement)
     seen("import", module.graph)
     yield "import", module
     graph = simplify(module.graph)

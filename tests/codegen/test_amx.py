@@ -26,6 +26,8 @@ from tinyhlo.codegen.contraction import planner
 from tinyhlo.codegen.printer import format_program
 from tinyhlo.codegen.render import kernels_of, loops_of
 from tinyhlo.errors import TinyhloError
+from tinyhlo.import_stablehlo import import_module
+from tinyhlo.import_stablehlo.precision import rounded_of
 from tinyhlo.ir import build
 from tinyhlo.ir.dtypes import BF16, F32, I8, I16, I32, U8, DType
 from tinyhlo.ir.graph import Graph
@@ -257,3 +259,21 @@ def test_narrow_types_that_bf16_holds_are_widened_to_it() -> None:
         assert "32 bf16 at once" in printed(program, SAPPHIRE), left
     program = schedule(matrices(64, 64, 64, I16, BF16, F32), "test", (), SAPPHIRE)
     assert "at once" not in printed(program, SAPPHIRE)
+
+
+def rounded(precision: str | None, where: Target) -> bool:
+    """Whether a product of f32 is one of bf16."""
+    asked = None if precision is None else jax.lax.DotAlgorithmPreset[precision]
+    x = np.zeros((64, 64), np.float32)
+    traced = jax.jit(lambda x: jax.lax.dot(x, x, precision=asked)).trace(x)
+    text = traced.lower(lowering_platforms=("cuda",)).as_text()
+    graph = import_module(text, rounded_of(where, allowed=False)).graph
+    return any(node.dtype is BF16 for node in graph.nodes())
+
+
+def test_who_asks_for_bf16_gets_it_where_it_is_faster() -> None:
+    assert rounded("BF16_BF16_F32", SAPPHIRE)
+    assert rounded("BF16_BF16_F32", named_target("cooperlake", threads=2))
+    assert not rounded("BF16_BF16_F32", named_target("x86-64-v4", threads=2))
+    for exact in ("BF16_BF16_F32_X3", "BF16_BF16_F32_X6", "F32_F32_F32", None):
+        assert not rounded(exact, SAPPHIRE)

@@ -25,7 +25,7 @@ from tinyhlo.runtime.devices.metal import COPIES
 
 NV = replace(
     TARGET, device="NV", features="fp64 warps wide apart mma", packs=False, scales=False, dots=(),
-    vector_bytes=16, threads=128, group_items=1024, group_bytes=48 << 10,
+    matrices=(), vector_bytes=16, threads=128, group_items=1024, group_bytes=48 << 10,
 )  # fmt: skip
 AMD = replace(NV, device="AMD", features="fp64 warps wide apart", threads=304, group_bytes=64 << 10)
 ARCHITECTURES = {"gfx942": "fp64 warps wide apart mfma", "gfx1100": "fp64 warps wide apart wmma"}

@@ -26,7 +26,7 @@ from tinyhlo.codegen.loops import Assign, Fetch
 from tinyhlo.codegen.render import kernels_of
 from tinyhlo.config import Config, from_environment
 from tinyhlo.import_stablehlo import import_module
-from tinyhlo.import_stablehlo.precision import Tf32, tf32_of
+from tinyhlo.import_stablehlo.precision import Rounded, rounded_of
 from tinyhlo.ir.dtypes import U32
 from tinyhlo.ir.graph import Elementwise
 from tinyhlo.ir.index import ZERO, Var, constant, index
@@ -43,9 +43,9 @@ def text_of(function: Callable[..., Any], *shapes: jax.ShapeDtypeStruct) -> str:
     return jax.jit(function).trace(*shapes).lower(lowering_platforms=("cuda",)).as_text()
 
 
-def ops(text: str, tf32: Tf32) -> set[Op]:
+def ops(text: str, rounded: Rounded) -> set[Op]:
     """What multiplies in a program."""
-    nodes = import_module(text, tf32).graph.nodes()
+    nodes = import_module(text, rounded).graph.nodes()
     return {n.op for n in nodes if isinstance(n, Elementwise) and n.op in MULTIPLICATIONS}
 
 
@@ -72,16 +72,16 @@ def test_who_gets_it(precision: Any, asked: Op, allowed: Op) -> None:
     if isinstance(precision, str) and "_" in precision:
         precision = lax.DotAlgorithmPreset[precision]
     text = text_of(asking(precision), SQUARE, SQUARE)
-    assert ops(text, Tf32.NONE) == {Op.MUL}
-    assert ops(text, Tf32.ASKED) == {asked}
-    assert ops(text, Tf32.DEFAULT) == {allowed}
+    assert ops(text, Rounded.NONE) == {Op.MUL}
+    assert ops(text, Rounded.TF32) == {asked}
+    assert ops(text, Rounded.TF32_DEFAULT) == {allowed}
 
 
 def test_products_of_one_program_differ() -> None:
     def mixed(x: jax.Array, y: jax.Array) -> jax.Array:
         return lax.dot(lax.dot(x, y, precision="high"), y, precision="highest")
 
-    assert ops(text_of(mixed, SQUARE, SQUARE), Tf32.ASKED) == {Op.MUL, Op.MUL_TF32}
+    assert ops(text_of(mixed, SQUARE, SQUARE), Rounded.TF32) == {Op.MUL, Op.MUL_TF32}
 
 
 def test_convolutions_and_gradients() -> None:
@@ -92,7 +92,7 @@ def test_convolutions_and_gradients() -> None:
 
     with jax.default_matmul_precision("high"):
         text = text_of(gradients, image, taps)
-    graph = import_module(text, Tf32.ASKED).graph
+    graph = import_module(text, Rounded.TF32).graph
     products = {n.op for n in graph.nodes() if isinstance(n, Elementwise) and len(n.shape) > 4}
     assert products & MULTIPLICATIONS == {Op.MUL_TF32}
 
@@ -100,26 +100,26 @@ def test_convolutions_and_gradients() -> None:
 def test_other_types_are_what_they_are() -> None:
     for dtype in (BF16, "f2", "i4"):
         program = text_of(asking("high"), of(64, 64, dtype=dtype), of(64, 64, dtype=dtype))
-        assert ops(program, Tf32.DEFAULT) == {Op.MUL}
+        assert ops(program, Rounded.TF32_DEFAULT) == {Op.MUL}
 
 
 def test_devices_and_the_option(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert tf32_of(NV, False) is Tf32.ASKED and tf32_of(NV, True) is Tf32.DEFAULT
-    assert tf32_of(AMD, True) is Tf32.NONE
+    assert rounded_of(NV, False) is Rounded.TF32 and rounded_of(NV, True) is Rounded.TF32_DEFAULT
+    assert rounded_of(AMD, True) is Rounded.NONE
     assert Config().tf32 == 0
     monkeypatch.setenv("TINYHLO_TF32", "1")
     assert from_environment().tf32 == 1
 
 
-def source_of(text: str, target: Target, tf32: Tf32) -> str:
-    module = import_module(text, tf32)
+def source_of(text: str, target: Target, rounded: Rounded) -> str:
+    module = import_module(text, rounded)
     plan = schedule(simplify(module.graph), module.name, module.aliases, target)
     source = device_code(kernels_of(plan.body), target).source
     return source[source.index("\nKERNEL(") :]
 
 
 def kernels(function: Callable[..., Any], *shapes: jax.ShapeDtypeStruct) -> str:
-    return source_of(text_of(function, *shapes), H200, Tf32.DEFAULT)
+    return source_of(text_of(function, *shapes), H200, Rounded.TF32_DEFAULT)
 
 
 def test_without_it_programs_are_as_they_were() -> None:
@@ -127,8 +127,8 @@ def test_without_it_programs_are_as_they_were() -> None:
     text = text_of(dot, of(512, 512), of(512, 512))
     high = text_of(asking("high"), of(512, 512), of(512, 512))
     for target in (NV, AMD):
-        assert "tf32" not in source_of(text, target, tf32_of(target, False))
-    assert source_of(text, AMD, Tf32.NONE) == source_of(high, AMD, tf32_of(AMD, True))
+        assert "tf32" not in source_of(text, target, rounded_of(target, False))
+    assert source_of(text, AMD, Rounded.NONE) == source_of(high, AMD, rounded_of(AMD, True))
 
 
 def test_small_products_and_those_of_a_column() -> None:
@@ -239,7 +239,7 @@ TO_NVRTC: dict[str, tuple[Callable[..., Any], tuple[jax.ShapeDtypeStruct, ...]]]
 def test_nvrtc_takes_it(title: str) -> None:
     core = pytest.importorskip("cuda.core")
     function, shapes = TO_NVRTC[title]
-    module = import_module(text_of(function, *shapes), Tf32.DEFAULT)
+    module = import_module(text_of(function, *shapes), Rounded.TF32_DEFAULT)
     plan = schedule(simplify(module.graph), module.name, module.aliases, H200)
     source = device_code(kernels_of(plan.body), H200).source
     for arch in ("sm_80", "sm_90"):

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tinyhlo.import_stablehlo.operands import accumulator
-from tinyhlo.import_stablehlo.precision import multiplication_of
+from tinyhlo.import_stablehlo.precision import factors_of, multiplication_of
 from tinyhlo.import_stablehlo.records import DotDimensions, Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope
 from tinyhlo.ir.build import broadcast, cast, elementwise, permute, reduce
@@ -73,9 +73,10 @@ def contracted(
     inner = range(kept, len(shape))
     lhs_places = [*range(batch), *range(batch, batch + len(rows)), *inner]
     rhs_places = [*range(batch), *range(batch + len(rows), kept), *inner]
+    multiply = multiplication_of(operation, lhs, rhs, scope.walker.rounded)
+    lhs, rhs = factors_of(operation, lhs, rhs, scope.walker.rounded)
     left = permute(lhs, (*lhs_batch, *rows, *lhs_inner))
     right = permute(rhs, (*rhs_batch, *columns, *rhs_inner))
-    multiply = multiplication_of(operation, lhs, rhs, scope.walker.tf32)
     result = operation.type.dtype
     return sum_of_products(left, lhs_places, right, rhs_places, shape, kept, result, multiply)
 

@@ -30,7 +30,7 @@ from tinyhlo.numbers import ceil_div
 def convolution(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Node:
     """One sum of products, or one for each kind of place that sees other taps of the kernel."""
     lhs, rhs = inputs
-    multiply = multiplication_of(operation, lhs, rhs, scope.walker.tf32)
+    multiply = multiplication_of(operation, lhs, rhs, scope.walker.rounded)
     given = operation.attributes
     lhs, rhs = standard_layout(lhs, rhs, given["dimension_numbers"])
     reversal = given.get("window_reversal") or ()

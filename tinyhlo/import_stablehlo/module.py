@@ -35,7 +35,7 @@ from tinyhlo.import_stablehlo.memory import (
 from tinyhlo.import_stablehlo.partitioned import divide, propagated
 from tinyhlo.import_stablehlo.partitioners import answered
 from tinyhlo.import_stablehlo.pieces import Holders, Pieces
-from tinyhlo.import_stablehlo.precision import Tf32
+from tinyhlo.import_stablehlo.precision import Rounded
 from tinyhlo.import_stablehlo.records import Function, OtherType, TokenType, ValueType
 from tinyhlo.import_stablehlo.refine import needs_refining, with_known_shapes
 from tinyhlo.import_stablehlo.rules import TOGETHER, rule_of
@@ -78,10 +78,10 @@ class Module:
 
 
 def import_module(
-    source: bytes | str, tf32: Tf32 = Tf32.NONE, placement: Placement = HERE
+    source: bytes | str, rounded: Rounded = Rounded.NONE, placement: Placement = HERE
 ) -> Module:
     """Read StableHLO text, MLIR bytecode, a portable artifact or a `jax.export` file, for a device
-    that has TF32 for some products or none; what one process does of it where several run it.
+    that rounds factors of some products or none; what one process does where several run it.
 
     Raises InvalidProgram for what cannot be read, UnsupportedOp naming every op that cannot be
     compiled.
@@ -90,16 +90,16 @@ def import_module(
         with lent_context(len(source)) as context:
             parsed = parse_module(source, context)
             try:
-                return read_module(parsed, tf32, placement)
+                return read_module(parsed, rounded, placement)
             except UnsupportedOp as error:
                 if not needs_refining(error):
                     raise
-            return read_module(with_known_shapes(parsed), tf32, placement)
+            return read_module(with_known_shapes(parsed), rounded, placement)
     except RecursionError as error:
         raise InvalidProgram("functions call themselves, or are nested too deeply") from error
 
 
-def read_module(parsed: ir.Module, tf32: Tf32, placement: Placement) -> Module:
+def read_module(parsed: ir.Module, rounded: Rounded, placement: Placement) -> Module:
     """The Module of a parsed program; see `import_module`."""
     name = module_attribute(parsed, "sym_name") or "module"
     devices = device_count(parsed)
@@ -113,7 +113,7 @@ def read_module(parsed: ir.Module, tf32: Tf32, placement: Placement) -> Module:
         copies = copies_of(parsed, devices)
     if placement.is_shared and copies is not ALONE:
         raise UnsupportedOp((UnsupportedItem(INTO, f"of {devices} devices", "", BEFORE_SHARDY),))
-    parts = Decoder(parsed, rule_of), rule_of, TOGETHER, tf32
+    parts = Decoder(parsed, rule_of), rule_of, TOGETHER, rounded
     walker = SharedWalker(placement, name, *parts) if placement.is_shared else Walker(*parts)
     function = walker.decoder.function(entry_of(parsed))
     given, made = sides_of(function, written, walker.decoder.meshes, devices)

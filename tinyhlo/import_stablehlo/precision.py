@@ -1,12 +1,15 @@
-"""How exact the products of a dot or a convolution must be: which op multiplies.
+"""How exact the products of a dot or a convolution must be: what is multiplied, and which op does.
 
     precision = [HIGH, HIGH]                          ->  mul_tf32
     algorithm = <lhs_precision_type = tf32, ..>       ->  mul_tf32, or mul_tf32x3 of three products
+    algorithm = <lhs_precision_type = bf16, ..>       ->  mul, of factors that are rounded to bf16
     precision = [DEFAULT, DEFAULT]                    ->  mul, mul_tf32 where the user allows it
     precision = [HIGHEST, HIGHEST]                    ->  mul
 
 TF32 is f32 with 10 bits behind the point rather than 23. JAX says of `HIGH` that it is that on
-GPUs which have it; elsewhere a product of f32 is one of f32, whatever is asked.
+GPUs which have it; elsewhere a product of f32 is one of f32, whatever is asked. Algorithms that ask
+for bf16 are followed where products of bf16 are faster; those that add several such products up
+are one product of f32, which is more exact.
 """
 
 from __future__ import annotations
@@ -14,30 +17,45 @@ from __future__ import annotations
 from enum import IntEnum
 
 from tinyhlo.import_stablehlo.records import Operation
-from tinyhlo.ir.dtypes import F32
+from tinyhlo.ir.build import cast
+from tinyhlo.ir.dtypes import BF16, F32
 from tinyhlo.ir.graph import Node
 from tinyhlo.ir.ops import Op
 from tinyhlo.target import Target
 
-
-class Tf32(IntEnum):
-    """Which products may take TF32 of their factors."""
-
-    NONE = 0  # the device has no instruction for it
-    ASKED = 1  # those of a program that says so
-    DEFAULT = 2  # and those of which it asks nothing
+PAIRS = f"{BF16} {BF16}"
 
 
-def tf32_of(target: Target, allowed: bool) -> Tf32:
-    """For a device; `allowed`: the user takes it for products of default precision."""
-    if not target.has_tf32:
-        return Tf32.NONE
-    return Tf32.DEFAULT if allowed else Tf32.ASKED
+class Rounded(IntEnum):
+    """Which products of f32 may take less of their factors, on a device."""
+
+    NONE = 0  # it has no instruction that would be faster
+    TF32 = 1  # those of a program that asks for TF32
+    TF32_DEFAULT = 2  # and those of which it asks nothing
+    BF16 = 3  # those of a program that asks for bf16
 
 
-def multiplication_of(operation: Operation, left: Node, right: Node, tf32: Tf32) -> Op:
+def rounded_of(target: Target, allowed: bool) -> Rounded:
+    """For a device; `allowed`: the user takes TF32 for products of default precision."""
+    if target.has_tf32:
+        return Rounded.TF32_DEFAULT if allowed else Rounded.TF32
+    return Rounded.BF16 if PAIRS in (*target.dots, *target.matrices) else Rounded.NONE
+
+
+def factors_of(
+    operation: Operation, left: Node, right: Node, rounded: Rounded
+) -> tuple[Node, Node]:
+    """The operands as they are multiplied."""
+    algorithm = str(operation.attributes.get("algorithm"))
+    once = "lhs_precision_type = bf16" in algorithm and "num_primitive_operations = 1" in algorithm
+    if rounded is not Rounded.BF16 or not once or not left.dtype is right.dtype is F32:
+        return left, right
+    return cast(cast(left, BF16), F32), cast(cast(right, BF16), F32)
+
+
+def multiplication_of(operation: Operation, left: Node, right: Node, rounded: Rounded) -> Op:
     """What multiplies two operands. Floats of 16 bits are exact in TF32 as they are."""
-    if tf32 is Tf32.NONE or F32 not in (left.dtype, right.dtype):
+    if rounded in (Rounded.NONE, Rounded.BF16) or F32 not in (left.dtype, right.dtype):
         return Op.MUL
     algorithm = operation.attributes.get("algorithm")
     if algorithm is not None:
@@ -45,7 +63,7 @@ def multiplication_of(operation: Operation, left: Node, right: Node, tf32: Tf32)
     asked: tuple[str, ...] = operation.attributes.get("precision_config") or ()
     if "HIGHEST" in asked:
         return Op.MUL
-    return Op.MUL_TF32 if "HIGH" in asked or tf32 is Tf32.DEFAULT else Op.MUL
+    return Op.MUL_TF32 if "HIGH" in asked or rounded is Rounded.TF32_DEFAULT else Op.MUL
 
 
 def by_algorithm(text: str) -> Op:

@@ -23,7 +23,7 @@ from tinyhlo.import_stablehlo.divided import Divided
 from tinyhlo.import_stablehlo.lifting import flat_types, flatten, matches, unflatten, zeros
 from tinyhlo.import_stablehlo.locations import Place
 from tinyhlo.import_stablehlo.pieces import Pieces
-from tinyhlo.import_stablehlo.precision import Tf32
+from tinyhlo.import_stablehlo.precision import Rounded
 from tinyhlo.import_stablehlo.records import Block, Operation, TupleType, ValueType
 from tinyhlo.import_stablehlo.sharding import Mesh, parse_mesh
 from tinyhlo.ir.build import param
@@ -95,12 +95,12 @@ class Walker:
         decoder: Decoder,
         rule_of: Callable[[Operation], Rule | None],
         together: Mapping[str, Any],
-        tf32: Tf32,
+        rounded: Rounded,
     ) -> None:
         self.decoder = decoder
         self.rule_of = rule_of
         self.together = together  # rules of ops that see all devices, see `teams.py`
-        self.tf32 = tf32
+        self.rounded = rounded
         self.known_contents: dict[tuple[int, str], bool] = {}  # see `teams.py`
         self.divided = Divided()
         self._places: dict[Node, tuple[Any, Place | None]] = {}

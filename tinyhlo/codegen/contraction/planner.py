@@ -115,9 +115,10 @@ class Planner:
         """Matrices are multiplied faster than L2 brings them: what is walked outermost stays in L1.
         Where that is a tile of rows, results are written along whole rows of memory, and rows that
         are packed are so a tile at a time. L2 has to hold all columns of a chunk then."""
-        if not plan.form.of_matrices or plan.shared or plan.parts > 1:
+        if not plan.form.of_matrices or plan.parts > 1:
             return plan
-        high = plan.rows if plan.left is Use.PACKED else plan.block_rows
+        packs = plan.left is Use.PACKED and not plan.shared
+        high = plan.rows if packs else plan.block_rows
         by_rows = replace(plan, by_rows=True, block_rows=high)
         held = by_rows.right_size * plan.form.itemsize <= self.target.l2_bytes // 2
         ways = {"rows": by_rows, "panels": plan}
@@ -201,13 +202,14 @@ class Planner:
         c, size = self.c, self.form.itemsize
         m, n, k = c.extent(c.m), c.extent(c.n), c.extent(c.k)
         near = m * self.k.positions * size <= self.target.l2_bytes or n <= SHARED_COLUMNS
+        packs_left = self.form.of_matrices and self.left is Use.PACKED
         return (
             not c.batch
             and self.right is Use.PACKED
             and self.left is not Use.STAGED
             and m * n * k >= SHARED_WORK
             and max(m, n) * k * size <= SHARED_BYTES
-            and not (near and self.target.outruns_caches)
+            and (not (near and self.target.outruns_caches) or packs_left)
         )
 
     def pieces(self, m_cuts: list[Cut], n_cuts: list[Cut], rows: int) -> tuple[Cut, Cut]:
