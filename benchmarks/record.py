@@ -37,8 +37,10 @@ RIVALS = {"CPU": "cpu", "NV": "cuda", "AMD": "rocm"}  # JAX's names of XLA's bac
 
 
 def page_of(target: Target) -> Path:
-    """Where the figures of a processor stand: of AVX-512 or AVX2, of AMD's or Intel's; Zen 4 starts
-    half as many multiply-adds as Zen 5."""
+    """Where the figures of a processor stand: of AVX-512 or AVX2, of AMD's or Intel's, of those with
+    AMX; Zen 4 starts half as many multiply-adds as Zen 5."""
+    if target.matrices:
+        return CHECKOUT / "docs" / "benchmarks-amx.md"
     others = target.triple.startswith("x86") and not target.cpu.startswith("znver")
     kind = "-zen4" if target.cpu == "znver4" else KINDS[target.vector_bytes]
     return CHECKOUT / "docs" / f"benchmarks{'-intel' if others else ''}{kind}.md"
@@ -136,7 +138,8 @@ def workloads_script() -> Path | None:
 def page(results: Results, device: str) -> str:
     """The table of the workloads, with what is above and below it."""
     is_cpu, rival = device == "CPU", RIVALS[device]
-    machine = f"{llvm.get_host_cpu_name()}, {len(os.sched_getaffinity(0))} threads"
+    amx = " with AMX" if host_target(1).matrices else ""
+    machine = f"{llvm.get_host_cpu_name()}{amx}, {len(os.sched_getaffinity(0))} threads"
     text = INTRODUCTION.format(
         where="" if is_cpu else f" on {device}",
         option="" if is_cpu else f" DEVICE={device}",
