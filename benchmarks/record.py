@@ -37,8 +37,8 @@ RIVALS = {"CPU": "cpu", "NV": "cuda", "AMD": "rocm"}  # JAX's names of XLA's bac
 
 
 def page_of(target: Target) -> Path:
-    """Where the figures of a processor stand: of AVX-512 or AVX2, of AMD's or Intel's, of those with
-    AMX; Zen 4 starts half as many multiply-adds as Zen 5."""
+    """Where the figures of a processor stand: of those with AMX; of AVX-512 or AVX2, of AMD's or
+    Intel's. Zen 4 starts half as many multiply-adds as Zen 5."""
     if target.matrices:
         return CHECKOUT / "docs" / "benchmarks-amx.md"
     others = target.triple.startswith("x86") and not target.cpu.startswith("znver")

@@ -6,8 +6,8 @@ In: a simplified Graph. Out: an equivalent one, where such a product has its axe
     ->  h = cast(sum over k of x[k, m] * dy[k, n], bf16);  w - 0.1 * h
 
 A product holds tiles anyway and may store them either way round, where a reader of the other order
-would walk across memory. Casts keep the order, and sums over all axes do not ask for one: the norm
-of all gradients reads `h` as well.
+would walk across memory. Casts keep the order, axes of extent 1 (of a batch of one) have none, and
+sums over all axes do not ask for one: the norm of all gradients reads `h` as well.
 
 A product that only products read, which take what they read apart anyway, has the axes of its
 larger factor in the order of its memory: of sum over h of x[b, w, h, c] * u[h, v] in the order
@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tinyhlo.ir import build
 from tinyhlo.ir.contraction import Contraction, find_contraction
-from tinyhlo.ir.graph import Elementwise, Expand, Graph, Node, Permute, Reduce, Reshape
+from tinyhlo.ir.graph import Elementwise, Expand, Graph, Node, Permute, Reduce, Reshape, Shape
 from tinyhlo.ir.index import axis_variables, linear, point_of
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.rewrite import splat_value
@@ -30,7 +30,7 @@ from tinyhlo.ir.views import seen_through
 from tinyhlo.ir.walks import Users, has_control_flow, users_of
 
 VIEWED = (Expand, Permute, Reshape)
-Orders = Mapping[Node, Sequence[int]]  # product, or cast of one -> its axes
+Orders = Mapping[Node, Sequence[int]]  # product, or what `is_same` of one -> its axes
 OrdersOf = Callable[[Sequence[Node], Users, set[Node]], Orders]
 
 
@@ -40,7 +40,7 @@ def in_order(graph: Graph) -> Graph:
 
 
 def in_orders(graph: Graph, orders_of: OrdersOf) -> Graph:
-    """Products, and casts of some, with their axes in other orders."""
+    """Products, and what is the same as some, with their axes in other orders."""
     nodes = graph.nodes()
     turned = orders_of(nodes, users_of(nodes), {*graph.results, *graph.effects})
     if not turned and not has_control_flow(nodes):
@@ -66,19 +66,30 @@ def as_read(nodes: Sequence[Node], users: Users, kept: set[Node]) -> Orders:
 
 
 def is_wanted(permute: Permute, users: Users, kept: set[Node]) -> bool:
-    """Whether a product, or a cast of one, is needed in the order of `permute` alone."""
+    """Whether a product, or what is the same as one, is needed in the order of `permute` alone."""
     value = permute.inputs[0]
     if value in kept or not all(
         (isinstance(user, Permute) and user.order == permute.order) or is_total(user, users, kept)
         for user in users[value]
     ):
         return False
-    while isinstance(value, Elementwise) and value.op is Op.CAST:
+    while is_same(value):
         value = value.inputs[0]
         if value in kept or len(users[value]) > 1:
             return False
     product = find_contraction(value)
     return product is not None and bool(product.m and product.n)
+
+
+def is_same(node: Node) -> bool:
+    """Whether a node is a cast, or a value with more or fewer axes of extent 1."""
+    match node:
+        case Elementwise(op=op):
+            return op is Op.CAST
+        case Reshape(inputs=(value,)):
+            return [n for n in node.shape if n > 1] == [n for n in value.shape if n > 1]
+        case _:
+            return False
 
 
 def as_factors(nodes: Sequence[Node], users: Users, kept: set[Node]) -> Orders:
@@ -146,9 +157,16 @@ def is_total(node: Node, users: Users, kept: set[Node]) -> bool:
 
 
 def with_axes(value: Node, order: Sequence[int]) -> Node:
-    """A product, or a cast of one, with its axes in another order."""
+    """A product, or what is the same as one, with its axes in another order."""
     if isinstance(value, Elementwise):
         return build.cast(with_axes(value.inputs[0], order), value.dtype)
+    if isinstance(value, Reshape):
+        inner = value.inputs[0].shape
+        axis_of = dict(zip(long_axes(value.shape), long_axes(inner), strict=True))
+        whole = [axis_of[axis] for axis in order if axis in axis_of]
+        whole += (axis for axis, extent in enumerate(inner) if extent == 1)
+        turned = with_axes(value.inputs[0], whole)
+        return build.reshape(turned, tuple(value.shape[axis] for axis in order))
     assert isinstance(value, Reduce)
     terms = value.inputs[0]
     assert isinstance(terms, Elementwise)
@@ -156,3 +174,7 @@ def with_axes(value: Node, order: Sequence[int]) -> Node:
     axes = (*(value.kept[k] for k in order), *value.axes)
     factors = (step(build.permute(factor, axes)) for factor in terms.inputs)
     return build.reduce(Op.ADD, build.elementwise(terms.op, *factors), range(len(order), rank))
+
+
+def long_axes(shape: Shape) -> list[int]:
+    return [axis for axis, extent in enumerate(shape) if extent > 1]

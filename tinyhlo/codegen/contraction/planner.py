@@ -202,15 +202,20 @@ class Planner:
         c, size = self.c, self.form.itemsize
         m, n, k = c.extent(c.m), c.extent(c.n), c.extent(c.k)
         near = m * self.k.positions * size <= self.target.l2_bytes or n <= SHARED_COLUMNS
-        packs_left = self.form.of_matrices and self.left is Use.PACKED
+        turned = self.packs_left and not self.layout.by_row  # windows are larger once packed
         return (
             not c.batch
             and self.right is Use.PACKED
             and self.left is not Use.STAGED
             and m * n * k >= SHARED_WORK
             and max(m, n) * k * size <= SHARED_BYTES
-            and (not (near and self.target.outruns_caches) or packs_left)
+            and (not (near and self.target.outruns_caches) or turned)
         )
+
+    @property
+    def packs_left(self) -> bool:
+        """Whether rows have to be packed, for products of matrices."""
+        return self.form.of_matrices and self.left is Use.PACKED
 
     def pieces(self, m_cuts: list[Cut], n_cuts: list[Cut], rows: int) -> tuple[Cut, Cut]:
         """All rows, which are walked in blocks, and the columns that a block is multiplied by: of
@@ -372,6 +377,8 @@ class Planner:
         by_rows = first(m_cuts[i:], lambda m: enough(m, n_cuts[j])) + i
         overlap = m_cuts[by_rows].positions * m_cuts[by_rows].blocks > MOST_OVERLAP * c.extent(c.m)
         columns_first = self.right is Use.PACKED and (self.left is not Use.STAGED or overlap)
+        if self.packs_left and c.extent(c.m) > c.extent(c.n):
+            columns_first = False  # each chunk of columns would pack all rows again
         panels = 1 if overlap else 2
         wide = n_cuts[by_columns].positions >= panels * vectors * self.lanes
         if enough(m_cuts[i], n_cuts[by_columns]) and columns_first and wide:
