@@ -32,6 +32,7 @@ from tinyhlo.ir import build
 from tinyhlo.ir.dtypes import BF16, F32, I8, I16, I32, U8, DType
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.interpreter import run_graph
+from tinyhlo.ir.joining import join
 from tinyhlo.ir.ops import Op
 from tinyhlo.runtime import core, jit, object_code
 from tinyhlo.runtime.processors import AMX, cpu_target, host_features, named_target
@@ -154,6 +155,17 @@ def test_infinities_stay_in_their_row(where: Target) -> None:
     (got,) = run_program(program, graph, (x, w), where)
     assert np.isfinite(np.delete(got, 3, axis=0)).all()
     assert np.isnan(got[3, 5]) and np.isinf(np.delete(got[3], 5)).all()
+
+
+@pytest.mark.parametrize("first", [1, 3, 94])
+def test_what_is_joined_along_the_depth(first: int, where: Target) -> None:
+    """Of a group, some members lie beside each other in one part, others in the next."""
+    x, w = build.param(0, (95, 13), I8), build.param(1, (1024, 95), U8)
+    parts = [build.slice_(w, (0, a), (1024, b)) for a, b in ((first, 95), (0, first))]
+    left = build.permute(build.cast(x, I32), (1, 0))
+    right = build.permute(build.cast(join(parts, 1), I32), (1, 0))
+    graph = Graph((x.type, w.type), (dot(left, right),))
+    check(graph, where, extremes(x.shape, I8, 0), extremes(w.shape, U8, 1))
 
 
 @pytest.mark.parametrize(("pad", "stride"), [(0, 1), (1, 1), (1, 2)])
