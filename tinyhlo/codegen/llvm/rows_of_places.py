@@ -63,9 +63,14 @@ def is_row(dtype: DType, offsets: Sequence[int]) -> bool:
 def load_row(v: Values, e: Load) -> str | None:
     """`e` in every lane, loaded with its neighbours, which are left in the scope; None for what is
     alone or, under a condition, beside a row that is always read."""
-    offsets = v.rows.get((e.memory, e.index.terms), ())
+    offsets = v.rows.get((e.memory, e.index.terms))
     lanes = v.lanes
-    if e.index.offset not in offsets or lanes % GROUP or v.rows_loaded + lanes > MOST_LANES:
+    if (
+        offsets is None
+        or e.index.offset not in offsets
+        or lanes % GROUP
+        or v.rows_loaded + lanes > MOST_LANES
+    ):
         return None
     v.rows_loaded += lanes
     first = Load(e.memory, e.index + (offsets[0] - e.index.offset))
