@@ -85,7 +85,9 @@ def native() -> Target:
 
 
 @pytest.fixture(params=["emulated", "native"])
-def where(request: pytest.FixtureRequest) -> Target:
+def where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Target:
+    """Products of any size are of matrices."""
+    monkeypatch.setattr(planner.Planner, "fills_matrices", lambda self: True)
     return request.getfixturevalue(request.param)
 
 
@@ -271,6 +273,28 @@ def test_narrow_types_that_bf16_holds_are_widened_to_it() -> None:
         assert "32 bf16 at once" in printed(program, SAPPHIRE), left
     program = schedule(matrices(64, 64, 64, I16, BF16, F32), "test", (), SAPPHIRE)
     assert "at once" not in printed(program, SAPPHIRE)
+
+
+PAYS = [
+    ((64, 64, 64), False, True),
+    ((3000, 33, 33), False, True),
+    ((100, 7, 100), False, True),
+    ((20, 7, 100), False, False),  # few columns
+    ((7, 100, 100), False, False),  # few rows
+    ((5000, 16, 16), False, False),  # nothing but zeros along half of a matrix
+    ((3000, 33, 33), True, False),  # turned by single elements
+    ((512, 64, 64), True, True),
+]
+
+
+@pytest.mark.parametrize(("shape", "across", "pays"), PAYS)
+def test_where_it_pays(shape: tuple[int, int, int], across: bool, pays: bool) -> None:
+    m, n, k = shape
+    x, w = build.param(0, (k, m) if across else (m, k), BF16), build.param(1, (k, n), BF16)
+    left = build.permute(x, (1, 0)) if across else x
+    graph = Graph((x.type, w.type), (dot(build.cast(left, F32), build.cast(w, F32)),))
+    text = printed(schedule(graph, "test", (), SAPPHIRE), SAPPHIRE)
+    assert ("hold matrices" in text) == pays
 
 
 def rounded(precision: str | None, where: Target) -> bool:

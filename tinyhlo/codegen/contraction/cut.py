@@ -12,7 +12,7 @@ the same value.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from math import prod
 
@@ -20,10 +20,13 @@ from tinyhlo.codegen.expressions import Apply, IndexValue, literal
 from tinyhlo.ir.dtypes import I64
 from tinyhlo.ir.index import ZERO, Data, Index, index, unravel
 from tinyhlo.ir.ops import Op
-from tinyhlo.numbers import ceil_div
+from tinyhlo.numbers import ceil_div, round_up
 from tinyhlo.records import dataclass
 
 Positions = Mapping[int, Index]  # by axis of the product
+MAX_DEPTH = 1024  # k positions in a step
+# that an axis is cut in
+PARTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 48, 64, 96, 128, 192, 256)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,3 +138,47 @@ def joined(first: Positions, second: Positions) -> dict[int, Index]:
     for axis, position in second.items():
         found[axis] = found[axis] + position if axis in found else position
     return found
+
+
+def cuts(
+    runs: tuple[tuple[int, ...], ...], shape: tuple[int, ...], unit: int, least: int, lanes: int
+) -> Iterator[Cut]:
+    """Blocks of axes from coarse to fine, each of as many rows or vectors as a tile has at `least`;
+    along the last run they are multiples of `unit`."""
+    if not runs:
+        yield Cut((), shape, 0, 1)
+    for number, run in enumerate(runs):
+        extent = prod(shape[axis] for axis in run)
+        before = 0
+        for parts in PARTS:
+            size = ceil_div(extent, parts)
+            if number == len(runs) - 1 and parts > 1:
+                size = min(round_up(size, unit), extent)
+            if size == before or parts > extent:
+                continue
+            before = size
+            cut = Cut(runs, shape, number, size)
+            if prod(cut.units(lanes)) >= least:
+                yield cut
+
+
+def first(options: list[Cut], holds: Callable[[Cut], bool]) -> int:
+    """The number of the first option for which `holds`, or the last one's."""
+    return next((k for k, option in enumerate(options) if holds(option)), len(options) - 1)
+
+
+def split_depth(extents: list[int], most: int = MAX_DEPTH) -> tuple[int, int, int]:
+    """(axis cut in parts, number of parts, positions in a step), of which at most `most` if the
+    extents have fitting divisors."""
+    inner = 1
+    for axis in range(len(extents) - 1, -1, -1):
+        if inner * extents[axis] > most:
+            fitting = (d for d in range(2, extents[axis] + 1) if extents[axis] % d == 0)
+            parts = next(d for d in fitting if inner * extents[axis] // d <= most)
+            positions = inner * extents[axis] // parts
+            few = max(most // 16, 4)
+            if positions < few and extents[axis] * inner <= 8 * MAX_DEPTH:  # no good divisor
+                return axis, 1, inner * extents[axis]
+            return axis, parts, positions
+        inner *= extents[axis]
+    return 0, 1, inner

@@ -9,12 +9,11 @@ when the general lowering is the better one:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import replace
-from math import prod
+from math import gcd, prod
 
 from tinyhlo.codegen.choices import Moves
-from tinyhlo.codegen.contraction.cut import Cut
+from tinyhlo.codegen.contraction.cut import MAX_DEPTH, Cut, cuts, first, split_depth
 from tinyhlo.codegen.contraction.form import Form, find_form
 from tinyhlo.codegen.contraction.layout import Layout
 from tinyhlo.codegen.contraction.operand import Source, box_size
@@ -38,7 +37,6 @@ MOST_OVERLAP = 1.2  # of blocks of rows over all rows, rather than cutting colum
 FEWEST_LANES = 4  # of a vector that few columns fill
 MIN_COLUMNS = 3  # fewer: vectors along the depth do better
 PARALLEL_WORK = 1 << 19  # multiply-adds worth waking another thread, with which it has half
-MAX_DEPTH = 1024  # k positions in a step
 ACROSS_DEPTH = 256  # of images that are turned when they are staged
 RIGHT_BYTES = 1 << 20  # of a packed right operand (scratch of one thread)
 SHARED_BYTES = 1 << 24  # of a packed operand that all threads share
@@ -49,6 +47,8 @@ SHARED_COLUMNS = 512  # so few that all rows may as well be read for each panel 
 SUMS_BYTES = 1 << 20
 FETCHED = {Use.IN_PLACE: 8, Use.PACKED: 4}  # points of the depth that right vectors are early
 PANELS_FETCHED = (2, 0, 1)  # the same where few tiles read them once: panels, the first is chosen
+# rows and columns that pay for products of matrices (see `fills_matrices`)
+FEW_COLUMNS, MANY_SUMS, SCATTERED_COLUMNS = 8, 64, 128
 FEW_PANELS = 4  # too few to pay for packing the left operand
 WAYS = 8  # of a set of L1: lines of fewer rows that share sets stay, beside vectors of a panel
 MOST_SHARING = 16  # such rows of a tile that are read in place
@@ -58,7 +58,6 @@ FEW_SUMS, PARTS_SUMS = 1 << 16, 1 << 19  # that all parts have, and together
 SUMS_SHARE = 8  # of a matrix's bytes: the most that the sums of all parts of its depth take
 ROW_BYTES = 1 << 15  # of longer rows, pieces are read as fast
 ONE_TILE = 4  # rows that wait for memory alone: half as many of its rows are enough
-PARTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 48, 64, 96, 128, 192, 256)
 
 
 def plan_contraction(
@@ -73,10 +72,16 @@ def plan_contraction(
     form = find_form(c, dtype, target, few)
     if form is None or n < (MIN_COLUMNS if near else 2) or k < 4 or m * n * k < MIN_WORK:
         return None
-    planner = Planner(layout, form, target, left, right, computed, moves)
+    tried = Moves(moves.asked)
+    planner = Planner(layout, form, target, left, right, computed, tried)
+    if form.of_matrices and not planner.fills_matrices():
+        without = replace(target, matrices=())
+        return plan_contraction(layout, dtype, without, left, right, computed, near, moves)
     if m < 4 and not planner.streams:
         return None
-    return planner.plan()
+    plan = planner.plan()
+    moves.adopt(tried)
+    return plan
 
 
 class Planner:
@@ -211,6 +216,19 @@ class Planner:
             and max(m, n) * k * size <= SHARED_BYTES
             and (not (near and self.target.outruns_caches) or turned)
         )
+
+    def fills_matrices(self) -> bool:
+        """Whether products of matrices pay for packing, and are not of zeros above all."""
+        c = self.c
+        m, n, k = c.extent(c.m), c.extent(c.n), c.extent(c.k)
+        run, unit = self.k.inside[-1], self.form.unit
+        if self.packs_left and not self.layout.by_row:  # turned in registers, or by few elements
+            least = MANY_SUMS if gcd(run, unit) >= FEW_COLUMNS else SCATTERED_COLUMNS
+        elif run < unit:  # pieces of lines are copied
+            least = MANY_SUMS
+        else:
+            least = FEW_COLUMNS if m < MANY_SUMS else MIN_COLUMNS
+        return n >= least and (k >= unit or min(m, n) >= MANY_SUMS)
 
     @property
     def packs_left(self) -> bool:
@@ -418,47 +436,3 @@ class Planner:
             return m.positions
         blocks = ceil_div(m.positions, max(ceil_div(most, rows), 1) * rows)
         return min(round_up(ceil_div(m.positions, blocks), rows), m.positions)
-
-
-def cuts(
-    runs: tuple[tuple[int, ...], ...], shape: tuple[int, ...], unit: int, least: int, lanes: int
-) -> Iterator[Cut]:
-    """Blocks of axes from coarse to fine, each of as many rows or vectors as a tile has at `least`;
-    along the last run they are multiples of `unit`."""
-    if not runs:
-        yield Cut((), shape, 0, 1)
-    for number, run in enumerate(runs):
-        extent = prod(shape[axis] for axis in run)
-        before = 0
-        for parts in PARTS:
-            size = ceil_div(extent, parts)
-            if number == len(runs) - 1 and parts > 1:
-                size = min(round_up(size, unit), extent)
-            if size == before or parts > extent:
-                continue
-            before = size
-            cut = Cut(runs, shape, number, size)
-            if prod(cut.units(lanes)) >= least:
-                yield cut
-
-
-def first(options: list[Cut], holds: Callable[[Cut], bool]) -> int:
-    """The number of the first option for which `holds`, or the last one's."""
-    return next((k for k, option in enumerate(options) if holds(option)), len(options) - 1)
-
-
-def split_depth(extents: list[int], most: int = MAX_DEPTH) -> tuple[int, int, int]:
-    """(axis cut in parts, number of parts, positions in a step), of which at most `most` if the
-    extents have fitting divisors."""
-    inner = 1
-    for axis in range(len(extents) - 1, -1, -1):
-        if inner * extents[axis] > most:
-            fitting = (d for d in range(2, extents[axis] + 1) if extents[axis] % d == 0)
-            parts = next(d for d in fitting if inner * extents[axis] // d <= most)
-            positions = inner * extents[axis] // parts
-            few = max(most // 16, 4)
-            if positions < few and extents[axis] * inner <= 8 * MAX_DEPTH:  # no good divisor
-                return axis, 1, inner * extents[axis]
-            return axis, parts, positions
-        inner *= extents[axis]
-    return 0, 1, inner
