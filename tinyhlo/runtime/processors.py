@@ -110,7 +110,6 @@ def matrices_of(has: Collection[str]) -> tuple[str, ...]:
     return (*bytes_, *(("bf16 bf16",) if "amx-bf16" in has else ()))
 
 
-@cache
 def host_features() -> frozenset[str]:
     """What this machine has, as LLVM calls it."""
     has = {name for name, present in llvm.get_host_cpu_features().items() if present}
