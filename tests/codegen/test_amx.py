@@ -35,7 +35,14 @@ from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.joining import join
 from tinyhlo.ir.ops import Op
 from tinyhlo.runtime import core, jit, object_code
-from tinyhlo.runtime.processors import AMX, cpu_target, host_features, named_target
+from tinyhlo.runtime.processors import (
+    AMX,
+    PROCESSORS,
+    cpu_target,
+    host_features,
+    named_target,
+    target_of,
+)
 from tinyhlo.schedule import Program, schedule
 from tinyhlo.target import Target
 
@@ -256,6 +263,22 @@ def test_a_processor_whose_system_gives_no_registers(monkeypatch: pytest.MonkeyP
     """Linux may refuse them; then there are none."""
     monkeypatch.setattr(core, "library", lambda: Refusing())
     assert host_features().isdisjoint(AMX)
+
+
+@pytest.mark.parametrize(
+    ("missing", "known"),
+    [
+        ("amx-int8", ("bf16 bf16",)),
+        ("amx-tile", ()),
+        ("avx512vl", ()),  # sums are vectors of 512 bits
+    ],
+)
+def test_processors_that_lack_a_part(missing: str, known: tuple[str, ...]) -> None:
+    """A virtual machine may hide features one by one."""
+    has = {*PROCESSORS["sapphirerapids"].needs} - {missing}
+    caches = (1 << 15, 1 << 21, 1 << 25)
+    there = target_of(SAPPHIRE.triple, "sapphirerapids", "", has, caches, threads=2)
+    assert there.matrices == known
 
 
 class Refusing:

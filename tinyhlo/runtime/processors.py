@@ -82,7 +82,7 @@ def target_of(
         half="f16c" in has or "fullfp16" in has,
         packs=x86 and "avx2" in has,
         dots=dots_of(x86, wide, has),
-        matrices=matrices_of(has),
+        matrices=matrices_of(wide, has),
         scales=x86 and wide,
         l1_bytes=caches[0],
         l2_bytes=caches[1],
@@ -104,8 +104,11 @@ def dots_of(x86: bool, wide: bool, has: Collection[str]) -> tuple[str, ...]:
     return tuple(operands for operands, there in found.items() if there)
 
 
-def matrices_of(has: Collection[str]) -> tuple[str, ...]:
-    """The operands of its products of matrices: tdpbf16ps, tdpbssd and its like."""
+def matrices_of(wide: bool, has: Collection[str]) -> tuple[str, ...]:
+    """The operands of its products of matrices, tdpbf16ps, tdpbssd and its like, whose sums are
+    vectors of 512 bits."""
+    if not wide or "amx-tile" not in has:
+        return ()
     bytes_ = ("i8 i8", "ui8 i8", "i8 ui8", "ui8 ui8") if "amx-int8" in has else ()
     return (*bytes_, *(("bf16 bf16",) if "amx-bf16" in has else ()))
 
@@ -113,7 +116,7 @@ def matrices_of(has: Collection[str]) -> tuple[str, ...]:
 def host_features() -> frozenset[str]:
     """What this machine has, as LLVM calls it."""
     has = {name for name, present in llvm.get_host_cpu_features().items() if present}
-    if has.issuperset(AMX) and not core.library().tiny_ask_matrices():
+    if "amx-tile" in has and not core.library().tiny_ask_matrices():
         has.difference_update(AMX)
     if llvm.get_process_triple().startswith(("arm64-apple", "aarch64-apple")):
         has.update(APPLE)  # whose features LLVM may not list

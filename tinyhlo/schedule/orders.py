@@ -30,7 +30,7 @@ from tinyhlo.ir.views import seen_through
 from tinyhlo.ir.walks import Users, has_control_flow, users_of
 
 VIEWED = (Expand, Permute, Reshape)
-Orders = Mapping[Node, Sequence[int]]  # product, or what `is_same` of one -> its axes
+Orders = Mapping[Node, Sequence[int]]  # product, or what `keeps_order` of one -> its axes
 OrdersOf = Callable[[Sequence[Node], Users, set[Node]], Orders]
 
 
@@ -40,7 +40,7 @@ def in_order(graph: Graph) -> Graph:
 
 
 def in_orders(graph: Graph, orders_of: OrdersOf) -> Graph:
-    """Products, and what is the same as some, with their axes in other orders."""
+    """Products, and what keeps the order of some, with their axes in other orders."""
     nodes = graph.nodes()
     turned = orders_of(nodes, users_of(nodes), {*graph.results, *graph.effects})
     if not turned and not has_control_flow(nodes):
@@ -66,14 +66,14 @@ def as_read(nodes: Sequence[Node], users: Users, kept: set[Node]) -> Orders:
 
 
 def is_wanted(permute: Permute, users: Users, kept: set[Node]) -> bool:
-    """Whether a product, or what is the same as one, is needed in the order of `permute` alone."""
+    """Whether a product, or what keeps its order, is needed in the order of `permute` alone."""
     value = permute.inputs[0]
     if value in kept or not all(
         (isinstance(user, Permute) and user.order == permute.order) or is_total(user, users, kept)
         for user in users[value]
     ):
         return False
-    while is_same(value):
+    while keeps_order(value):
         value = value.inputs[0]
         if value in kept or len(users[value]) > 1:
             return False
@@ -81,8 +81,8 @@ def is_wanted(permute: Permute, users: Users, kept: set[Node]) -> bool:
     return product is not None and bool(product.m and product.n)
 
 
-def is_same(node: Node) -> bool:
-    """Whether a node is a cast, or a value with more or fewer axes of extent 1."""
+def keeps_order(node: Node) -> bool:
+    """Whether a node is a cast, or a reshape that adds or drops axes of extent 1."""
     match node:
         case Elementwise(op=op):
             return op is Op.CAST
@@ -157,7 +157,7 @@ def is_total(node: Node, users: Users, kept: set[Node]) -> bool:
 
 
 def with_axes(value: Node, order: Sequence[int]) -> Node:
-    """A product, or what is the same as one, with its axes in another order."""
+    """A product, or what keeps the order of one, with its axes in another order."""
     if isinstance(value, Elementwise):
         return build.cast(with_axes(value.inputs[0], order), value.dtype)
     if isinstance(value, Reshape):
