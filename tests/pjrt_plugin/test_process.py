@@ -121,6 +121,23 @@ def test_the_text_of_a_dead_program_is_free_at_once(python: Python) -> None:
     assert python(program) == "True\n"
 
 
+def test_large_constants_are_copied_few_times(python: Python) -> None:
+    """JAX and jaxlib hold two copies of a constant, MLIR, the program and its text one each."""
+    program = """
+        import resource, jax, numpy as np
+        def peak():
+            return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+        x = np.ones((64, 8), np.float32)
+        jax.jit(lambda x: x[:2] @ x)(x[:8, :8])
+        weights = np.random.default_rng(0).standard_normal((1 << 18, 64), np.float32)
+        before = peak()
+        y = np.asarray(jax.jit(lambda x: weights @ x)(x))
+        assert np.allclose(y, weights @ x, atol=1e-4)
+        print((peak() - before) / weights.nbytes)
+    """
+    assert float(python(program)) < 6.5
+
+
 def test_exit_with_live_arrays(python: Python) -> None:
     """Twenty interpreters in a row end with code 0, arrays and work still alive."""
     program = """

@@ -92,7 +92,7 @@ def decode_dense(attribute: Any) -> Any:
             return Dense(np.asarray(value).astype(dtype), shape)
     if element == "bf16":
         return Dense(decode_text(str(attribute), dtype, shape), shape)
-    array = np.array(attribute)
+    array = np.asarray(attribute)  # MLIR's own memory, as long as the array lives
     if attribute.is_splat and array.size:
         array = array.reshape(-1)[0].reshape(())
     return Dense(array, shape)

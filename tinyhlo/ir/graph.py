@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, fields
 from functools import cache
+from hashlib import sha256
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -29,6 +30,7 @@ from tinyhlo.ir.ops import Op
 from tinyhlo.records import dataclass
 
 Shape = tuple[int, ...]
+LARGE_BYTES = 64 << 10  # of an array whose digest stands for it in keys
 
 
 class TensorType(NamedTuple):
@@ -421,14 +423,21 @@ def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
 
 
 def _field_key(value: Any) -> Any:
-    """A hashable stand-in: arrays by content, graphs by their structure."""
+    """A hashable stand-in: arrays by content (large ones by its digest), graphs by structure."""
     if isinstance(value, np.ndarray):
-        return value.dtype.str, value.shape, value.tobytes()
+        return value.dtype.str, value.shape, content(value)
     if isinstance(value, Graph):
         return id(getattr(value.locations, "program", None)), *graph_key(value)
     if isinstance(value, tuple):
         return tuple(map(_field_key, value))
     return value
+
+
+def content(array: np.ndarray) -> bytes:
+    """What an array holds, or of many bytes their digest: keys live as long as their nodes."""
+    if array.nbytes < LARGE_BYTES:
+        return array.tobytes()
+    return sha256(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data).digest()
 
 
 def graph_key(graph: Graph) -> tuple[Any, ...]:

@@ -227,10 +227,11 @@ def hand_over(
     }
     own = placement(given.devices).own(len(given.devices))
     arrays = arrays_of(executable, [given.devices[k] for k in own], own)
-    digest = hashlib.sha256(program + option_bytes + VERSION.encode()).hexdigest()
+    digest = hashlib.sha256(program)
+    digest.update(option_bytes + VERSION.encode())
     spec = Spec(
         device_count=len(own),
-        fingerprint=digest.encode(),
+        fingerprint=digest.hexdigest().encode(),
         **texts,
         **{f"{name}_bytes": len(text) for name, text in texts.items()},
         **{name: ctypes.addressof(array) for name, array in arrays.items()},
