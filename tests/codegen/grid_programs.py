@@ -66,11 +66,12 @@ def sorted_(axis: int) -> Callable[[jax.Array], Any]:
     return lambda x: jnp.argsort(jnp.round(x * 9), axis)
 
 
-def best(axis: int) -> Callable[[jax.Array], Any]:
-    """Largest element and where it is, the first of equal ones, by a combiner of our own."""
+def best(axis: int, in_order: bool = False) -> Callable[[jax.Array], Any]:
+    """Largest element and where it is, the first of equal ones, by a combiner of our own; one that
+    does not commute, if it relies on the order of its operands."""
 
     def larger(a: Any, b: Any) -> Any:
-        first = (a[0] > b[0]) | ((a[0] == b[0]) & (a[1] < b[1]))
+        first = a[0] >= b[0] if in_order else (a[0] > b[0]) | ((a[0] == b[0]) & (a[1] < b[1]))
         return tuple(jnp.where(first, one, other) for one, other in zip(a, b, strict=True))
 
     def program(x: jax.Array) -> Any:
@@ -283,6 +284,10 @@ PROGRAMS: dict[str, Program] = {
     "argmax, by a combiner, of few rows": (best(1), (of(3, 30001),)),
     "argmax, by a combiner, of columns": (best(0), (of(5001, 70, dtype=jnp.bfloat16),)),
     "argmax, by a combiner, of rows": (best(1), (of(60, 500),)),
+    "argmax by the order of few rows": (best(1, in_order=True), (of(3, 30001),)),
+    "argmax by the order of columns": (best(0, in_order=True), (of(5001, 70),)),
+    "argmax by the order of rows": (best(1, in_order=True), (of(60, 500),)),
+    "argmax by the order of many short rows": (best(1, in_order=True), (of(9801, 40),)),
     "prefixes of one block": (jnp.cumsum, (of(1001),)),
     "prefixes of a long row": (jnp.cumsum, (of(700001),)),
     "prefixes of rows, backwards": (

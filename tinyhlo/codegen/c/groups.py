@@ -31,7 +31,8 @@ class GroupStatements(Statements):
     def dealt(self, loop: Loop) -> None:
         """A loop whose iterations the items of the group share. What they accumulate starts from
         its neutral element and is put together afterwards; what has a combiner starts from the
-        value that it has, which is neutral."""
+        value that it has, which is neutral, and keeps the order of the iterations: a combiner is
+        associative, and need not commute."""
         ways = ways_together(loop.body)
         saved = {name: self.registers[name] for group in ways for name in group}
         for group, way in ways.items():
@@ -43,7 +44,10 @@ class GroupStatements(Statements):
                 self.out.variable(self.language.type_name(dtype), own, first)
                 self.registers[name] = own
         alone, self.alone = self.alone, True
-        self.turns(loop)
+        if any(isinstance(way, Graph) for way in ways.values()):
+            self.neighbours(loop)
+        else:
+            self.turns(loop)
         self.alone = alone
         for group, way in ways.items():
             totals = self.together(group, way)
@@ -55,9 +59,21 @@ class GroupStatements(Statements):
         if stores_in(loop.body):
             self.out.line(self.language.barrier)
 
+    def neighbours(self, loop: Loop) -> None:
+        """The iterations of one item, one after the other."""
+        extent = loop.var.extent
+        count = extent if loop.count is None else loop.count
+        turn, own = Var("turn", ceil_div(count, self.items)), Var("own", self.items)
+        self.variables[own] = self.language.item
+        self.bind(own)
+        number = index(own) * turn.extent + index(turn)
+        place = loop.start + number
+        body = guarded((Bind(loop.var, place), *loop.body), Condition(place, 0, extent))
+        self.statement(Loop(turn, Axis.SERIAL, guarded(body, Condition(number, 0, count))))
+
     def turns(self, loop: Loop) -> None:
-        """The iterations of one item. Where they are few and cheap, a compiler writes them out, and
-        keeps what they load in registers for the loops that follow."""
+        """The iterations of one item: all items read side by side. Where these are few and cheap,
+        a compiler writes them out, and keeps what they load in registers for loops that follow."""
         item, extent = self.language.item, loop.var.extent
         turns = ceil_div(extent, self.items)
         work = work_of(all_values(below(loop.body)))
@@ -79,7 +95,7 @@ class GroupStatements(Statements):
     def together(self, group: tuple[str, ...], way: Op | Graph) -> list[str]:
         """The registers of all items of a group put together, always in the same order."""
         if not self.target.has_warps:
-            return self.in_halves(group, way)
+            return self.through_memory(group, way)
         self.exchanged(group, way, WARP)
         if self.items > WARP:
             self.of_warps(group, way)
@@ -103,14 +119,13 @@ class GroupStatements(Statements):
             self.out.line(self.language.barrier)
 
     def exchanged(self, group: tuple[str, ...], way: Op | Graph, lanes: int) -> None:
-        """The registers of so many neighbours put together. What a combiner gives may depend on the
-        order: the first item says what it is."""
+        """The registers of so many items put together, the closest ones first. What a combiner
+        gives depends on the order: the first item says what it is."""
         dtypes = [self.dtypes[name] for name in group]
         others = [f"other_{name}" for name in group]
-        while lanes > 1:
-            lanes //= 2
+        for apart in (1 << k for k in range(lanes.bit_length() - 1)):
             for name, other, dtype in zip(group, others, dtypes, strict=True):
-                self.declare(other, dtype, f"across({self.registers[name]}, {lanes})")
+                self.declare(other, dtype, f"across({self.registers[name]}, {apart})")
             reads = tuple(map(Read, others, dtypes))
             if isinstance(way, Op):
                 self.accumulate(group[0], way, reads[0])
@@ -132,29 +147,35 @@ class GroupStatements(Statements):
         self.share(memory, memory.name)
         return memory
 
-    def in_halves(self, group: tuple[str, ...], way: Op | Graph) -> list[str]:
-        """The same through memory that the group shares."""
+    def through_memory(self, group: tuple[str, ...], way: Op | Graph) -> list[str]:
+        """The same through memory that the group shares: halves of the group, or, to keep the
+        order, the closest ones first."""
         memories = [self.memory_of_all(name, self.items) for name in group]
         for name, memory in zip(group, memories, strict=True):
             self.out.line(self.stored_line(memory, "ITEM", self.registers[name]))
-        half = self.out.fresh()
+        apart = self.out.fresh()
         self.out.line(self.language.barrier)
-        item, other = Var("item", self.items), Var("half", self.items)
+        item, other = Var("item", self.items), Var("apart", self.items)
         one = tuple(Load(memory, index(item)) for memory in memories)
         two = tuple(Load(memory, index(item) + index(other)) for memory in memories)
         values = (apply(way, (*one, *two), one[0].dtype),) if isinstance(way, Op) else ()
         values = values or inline(way, (*one, *two))  # type: ignore[arg-type]
         self.open("", guard=True)
-        for var, text in ((item, "ITEM"), (other, half)):
+        for var, text in ((item, "ITEM"), (other, apart)):
             self.variables[var] = text
             self.bind(var)
         texts = [self.text(value) for value in values]
         for memory, text in zip(memories, texts, strict=True):
             self.out.line(self.stored_line(memory, "ITEM", text))
         inner = self.close()
-        head = self.language.halves.format(name=half, start=self.items // 2)
-        self.out.line(f"{head} {{")
-        self.out.lines += [f"  if (ITEM < {half}) {{", *(f"    {x}" for x in inner.lines), "  }"]
+        language, half = self.language, self.items // 2
+        head = language.halves.format(name=apart, start=half)
+        mine = f"ITEM < {apart}"
+        if isinstance(way, Graph):
+            head = language.doubles.format(name=apart, last=half)
+            mine = f"ITEM % (2 * {apart}) == 0"
+        self.out.lines += [f"{head} {{", f"  if ({mine}) {{"]
+        self.out.lines += [*(f"    {line}" for line in inner.lines), "  }"]
         self.out.lines += [f"  {self.language.barrier}", "}"]
         totals = [self.named(memory.dtype, self.element(memory, "0")) for memory in memories]
         self.out.line(self.language.barrier)

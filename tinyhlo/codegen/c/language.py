@@ -28,6 +28,7 @@ class Language:
     shared: str
     loop: str
     halves: str
+    doubles: str
     choice: str
     function: str
     parameter: str
@@ -59,6 +60,7 @@ C = Language(
     shared="SHARED {type} {name}[{size}];",
     loop="for ({type} {name} = {start}; {name} < {end}; {step})",
     halves="for (i32 {name} = {start}; {name} > 0; {name} /= 2)",
+    doubles="for (i32 {name} = 1; {name} <= {last}; {name} *= 2)",
     choice="{condition} ? {then} : {other}",
     function="FUNCTION {type} {name}({parameters})",
     parameter="{type} {name}",

@@ -24,6 +24,7 @@ WGSL = Language(
     shared="var<workgroup> {name}: array<{type}, {size}>;",
     loop="for (var {name}: {type} = {start}; {name} < {end}; {step})",
     halves="for (var {name}: i32 = {start}; {name} > 0; {name} /= 2)",
+    doubles="for (var {name}: i32 = 1; {name} <= {last}; {name} *= 2)",
     choice="select({other}, {then}, {condition})",
     function="fn {name}({parameters}) -> {type}",
     parameter="{name}: {type}",
