@@ -142,7 +142,10 @@ def test_closed_library_leaves_its_threads_their_code(tmp_path: Path) -> None:
     assert (ended.returncode, ended.stdout) == (0, "512.0\n"), ended.stderr
 
 
-@pytest.mark.parametrize("name", ["switch", "new", "malloc", "exp", "entry", "sizes", "linux"])
+TAKEN = ("switch", "new", "malloc", "exp", "entry", "sizes", "linux", "main", "uint8_t", "EOF")
+
+
+@pytest.mark.parametrize("name", TAKEN)
 def test_names_that_are_taken_get_others(name: str, tmp_path: Path) -> None:
     path = saved(tmp_path, lambda x: x * 2, X)
     library = tmp_path / f"lib{name}.so"

@@ -52,16 +52,16 @@ C_TYPES = {
 
 COLUMNS = 96  # of the arguments of a function
 
-# of C and C++, and what gcc has as macros
+# of C and C++, and what gcc and headers have as macros
 KEYWORDS = """
-    alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t
-    char8_t class co_await co_return co_yield compl concept const const_cast consteval constexpr
-    constinit continue decltype default delete do double dynamic_cast else enum explicit export
-    extern false float for friend goto if inline int linux long mutable namespace new noexcept not
-    not_eq nullptr operator or or_eq private protected public register reinterpret_cast requires
-    restrict return short signed sizeof static static_assert static_cast struct switch template
-    this thread_local throw true try typedef typeid typename typeof union unix unsigned using
-    virtual void volatile wchar_t while xor xor_eq
+    alignas alignof and and_eq asm assert auto bitand bitor bool break case catch char class
+    co_await co_return co_yield compl concept const const_cast consteval constexpr constinit
+    continue decltype default delete do double dynamic_cast else enum EOF errno explicit export
+    extern false float for friend goto if INFINITY inline int linux long main mutable namespace NAN
+    new noexcept not not_eq NULL nullptr operator or or_eq private protected public register
+    reinterpret_cast requires restrict return short signed sizeof static static_assert static_cast
+    struct switch template this thread_local throw true try typedef typeid typename typeof union
+    unix unsigned using virtual void volatile while xor xor_eq
 """
 
 # Inputs may lie anywhere; results are written around the cache, by whole lines.
@@ -222,6 +222,7 @@ def c_name(path: Path) -> str:
     something already."""
     spelled = re.sub(r"\W", "_", path.stem.removeprefix("lib"), flags=re.ASCII)
     taken = spelled in KEYWORDS.split() or spelled.startswith(("tiny_", "constant"))
+    taken |= spelled.endswith("_t")  # a type of some header
     taken |= bool(re.search(rf"\b{spelled}\b", GLUE)) or hasattr(ctypes.CDLL(None), spelled)  # libc
     return f"program_{spelled}" if taken or not spelled[:1].isalpha() else spelled
 
