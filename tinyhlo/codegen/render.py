@@ -19,7 +19,7 @@ from tinyhlo.codegen.lowering.kernel import lower_kernel
 from tinyhlo.codegen.modules import Modules
 from tinyhlo.codegen.moves.heuristics import choose_moves
 from tinyhlo.codegen.moves.work import work, work_once
-from tinyhlo.codegen.report import UNKNOWN_TRIPS, kernel_seconds, report, threads_worth
+from tinyhlo.codegen.report import kernel_seconds, report, threads_worth
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.program import Block, Kernel, Launch, Program, Switch, While, statements
 from tinyhlo.target import Target
@@ -140,9 +140,8 @@ def kernels_of(block: Block, runs: float = 1.0) -> dict[Kernel, float]:
         match statement:
             case Launch(kernel=kernel):
                 inner = {kernel: runs}
-            case While(condition=condition, body=body, trip_count=trips):
-                often = runs * (UNKNOWN_TRIPS if trips is None else trips)
-                inner = kernels_of((*condition, *body), often)
+            case While(condition=condition, body=body):
+                inner = kernels_of((*condition, *body), runs * statement.likely_trips)
             case Switch(blocks=blocks):
                 inner = kernels_of(tuple(s for each in blocks for s in each), runs)
             case _:

@@ -24,7 +24,7 @@ from tinyhlo.ir.graph import (
     Sort,
     UpdateSlice,
 )
-from tinyhlo.ir.ops import TRANSCENDENTAL, Op
+from tinyhlo.ir.ops import TRANSCENDENTAL, TRANSCENDENTAL_COST, Op
 from tinyhlo.report import KernelReport
 from tinyhlo.schedule.program import Block, Copy, Kernel, Launch, Program, Statement, Switch, While
 from tinyhlo.target import Target
@@ -38,7 +38,6 @@ VECTOR_FLOPS_PER_SECOND = 40e9
 VECTOR = 16  # elements that fill vectors
 GATHER_STEPS, SCATTER_STEPS, SORT_STEPS = 2, 5, 1  # an element, and a comparison of a sort
 SECONDS_PER_CALL = 20e-9  # of a kernel that is not inlined
-UNKNOWN_TRIPS = 100
 SECONDS_A_THREAD = 4e-6  # of work that is worth waking one and waiting for it
 
 
@@ -159,7 +158,7 @@ def seconds_of(node: Node) -> float:
     transcendental = isinstance(node, Elementwise) and node.op in TRANSCENDENTAL
     size = node.inputs[0].type.size if isinstance(node, Reduce) else node.type.size
     speed = VECTOR_FLOPS_PER_SECOND if size >= VECTOR else FLOPS_PER_SECOND
-    return flops_of(node) * (20 if transcendental else 1) / speed
+    return flops_of(node) * (TRANSCENDENTAL_COST if transcendental else 1) / speed
 
 
 def estimate_seconds(program: Program, seconds: Mapping[Kernel, float]) -> float:
@@ -174,9 +173,8 @@ def estimate_seconds(program: Program, seconds: Mapping[Kernel, float]) -> float
                 return seconds[kernel]
             case Copy(source=source):
                 return 2 * source.type.nbytes / BYTES_PER_SECOND
-            case While(condition=condition, body=body, trip_count=trips):
-                count = UNKNOWN_TRIPS if trips is None else trips
-                return count * (block(condition) + block(body))
+            case While(condition=condition, body=body):
+                return item.likely_trips * (block(condition) + block(body))
             case Switch(blocks=blocks):
                 return max(map(block, blocks))
             case _:

@@ -86,6 +86,11 @@ TRANSCENDENTAL = frozenset(
     {Op.EXP, Op.EXPM1, Op.LOG, Op.LOG1P, Op.SIN, Op.COS, Op.TAN, Op.TANH, Op.ERF, Op.ERFC, Op.POW}
     | {Op.ATAN2}
 )
+# What an op costs for an element, in additions; all others cost 1. Estimates of whole loops and
+# kernels (`codegen/moves/work.py`, `codegen/report.py`) count SLOW ones as 1, too: there, cost is
+# mostly that of loads. GPUs have instructions for some (`work_of` in `codegen/walks.py`).
+TRANSCENDENTAL_COST = 20
+COSTS = dict.fromkeys(TRANSCENDENTAL, TRANSCENDENTAL_COST) | dict.fromkeys(SLOW, 5)
 # Made by codegen only, never in a Graph
 CODEGEN = frozenset({Op.SIXTEENTHS, Op.SIXTEENTHS_REST, Op.SCALE, Op.FMA})
 # What a contraction sums: how exact its products are is a property of each

@@ -49,11 +49,10 @@ from tinyhlo.ir.graph import (
 )
 from tinyhlo.ir.limit import limit_sorts
 from tinyhlo.ir.masked import masked_updates
-from tinyhlo.ir.ops import SLOW, TRANSCENDENTAL, Op
+from tinyhlo.ir.ops import COSTS, Op
 from tinyhlo.ir.rewrite import COMMUTATIVE, splat_value
 
 WITH_REGIONS = (Branch, Loop, MultiReduce, Scatter, Sort)
-LONG = TRANSCENDENTAL | SLOW
 LARGEST = 1 << 62  # bytes of an array of NumPy's, were each axis of 0 elements one of 1
 ROUNDS = 16  # a node changes a few times at most; this only bounds a defect
 
@@ -144,7 +143,7 @@ def same_branches(node: Node) -> bool:
         return False
     return (
         yes.op is no.op
-        and yes.op in LONG
+        and yes.op in COSTS
         and all(splat_value(child) is None for child in (*yes.inputs[1:], *no.inputs[1:]))
     )
 

@@ -14,6 +14,7 @@ from math import prod
 
 from tinyhlo.ir.graph import MultiReduce, Node, Pad, Reduce
 from tinyhlo.ir.index import divide, index
+from tinyhlo.ir.ops import TRANSCENDENTAL_COST
 from tinyhlo.ir.printer import label
 from tinyhlo.ir.transform import find_transform
 from tinyhlo.ir.views import reshape_index
@@ -33,7 +34,6 @@ SERIAL_LIMIT = 1 << 14  # a program this small may run as one row
 MIN_ROWS = 4
 MAX_RESULTS = 16
 MIN_APART = 64  # sums of rows, what follows which fills vectors in a kernel of its own
-DEAR_WORK = 20  # operations of an element of what follows: of a transcendental function
 DEAR_SUM = 8  # operations of a sum that is stored rather than computed again
 SHORT_SUM = 64  # terms, at most: vectors run along such sums, not along their terms
 
@@ -225,7 +225,7 @@ def follows_rows(consumer: Cluster, other: Cluster, value: Node) -> bool:
     if value.type.size < MIN_APART or directions(other.items, other.by_item) != {False}:
         return False
     inside = reachable(consumer.items, lambda n: () if base(n) in consumer.reads else n.inputs)
-    return any(own_work(node) >= DEAR_WORK and node.type.size > 1 for node in inside)
+    return any(own_work(node) >= TRANSCENDENTAL_COST and node.type.size > 1 for node in inside)
 
 
 def is_identity(item: Node, reads: Set[Indices], value: Node) -> bool:

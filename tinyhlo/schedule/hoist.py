@@ -36,13 +36,14 @@ from tinyhlo.ir.simplify import rebuild, simplify
 from tinyhlo.ir.walks import has_control_flow, reachable
 from tinyhlo.schedule.lift import Lift, row_number
 from tinyhlo.schedule.panels import Panels, in_panels, laid_out, product_with
+from tinyhlo.schedule.program import UNKNOWN_TRIPS
 from tinyhlo.schedule.values import gathered, is_leaf, is_taken_often, own_work
 from tinyhlo.target import Target
 
 MIN_TRIPS = 4
 MIN_DEPTH = 32  # multiply-adds that pay for an element of a product in memory
 MOST_ROWS = 16  # of one iteration: more read what they packed often enough
-MANY = 1000  # iterations of a loop that nobody knows
+MANY = 10 * UNKNOWN_TRIPS  # what is kept takes memory once, what is not, time in each iteration
 MOST_BYTES = 64 << 20  # of a value that is kept for a loop
 
 

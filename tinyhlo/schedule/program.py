@@ -20,6 +20,8 @@ from typing import Union
 from tinyhlo.ir.graph import Constant, Graph, Node, TensorType, maker
 from tinyhlo.records import dataclass
 
+UNKNOWN_TRIPS = 100  # of a loop, where nobody knows and a time is estimated
+
 
 class Place(Enum):
     """Where a buffer's memory comes from."""
@@ -110,6 +112,10 @@ class While:
     flag: Buffer
     body: Block
     trip_count: int | None
+
+    @property
+    def likely_trips(self) -> int:
+        return UNKNOWN_TRIPS if self.trip_count is None else self.trip_count
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Set
 from tinyhlo.ir import graph as ir
 from tinyhlo.ir.contraction import varies
 from tinyhlo.ir.graph import VIEWS, Elementwise, Node
-from tinyhlo.ir.ops import SLOW, TRANSCENDENTAL, Op
+from tinyhlo.ir.ops import COSTS, Op
 
 STRUCTURES = (ir.Scatter, ir.UpdateSlice, ir.Scan, ir.Sort, ir.Loop, ir.Branch, ir.LibraryCall)
 IN_MEMORY = (*STRUCTURES, ir.Barrier)
@@ -158,7 +158,5 @@ def runs_from(index: Node, left: Set[int]) -> int | None:
 def own_work(node: Node) -> int:
     """Rough cost of one element, in simple arithmetic operations."""
     if isinstance(node, Elementwise):
-        if node.op in TRANSCENDENTAL:
-            return 20
-        return 5 if node.op in SLOW else 1
+        return COSTS.get(node.op, 1)
     return 4 if isinstance(node, ir.Gather) else 0

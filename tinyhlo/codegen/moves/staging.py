@@ -24,13 +24,11 @@ from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory, exchang
 from tinyhlo.codegen.loops import Accumulate, Allocate, Axis, Body, Loop, Statement, Store
 from tinyhlo.codegen.walks import arguments, operands, walk
 from tinyhlo.ir.index import ZERO, Index, Var, index
-from tinyhlo.ir.ops import TRANSCENDENTAL, Op
+from tinyhlo.ir.ops import COSTS
 from tinyhlo.records import dataclass
 from tinyhlo.target import Target
 
-STORE_AND_LOAD = 4.0  # operations that one staged element costs, cache misses of L1 included
-DEAR = {Op.DIV: 5.0, Op.REM: 5.0, Op.SQRT: 5.0}
-TRANSCENDENTAL_COST = 20.0
+STORE_AND_LOAD = 4  # operations that one staged element costs, cache misses of L1 included
 
 
 @dataclass(slots=True)
@@ -147,14 +145,8 @@ def largest(
     return filter(is_wanted, inside)
 
 
-def again(root: Expression, var: Var) -> float:
+def again(root: Expression, var: Var) -> int:
     """Operations to compute `root` once more for another element; what does not depend on the
     element is computed once a row."""
-    return sum(price(e) for e in walk([root], lambda e: e.depends_on(var)))
-
-
-def price(e: Expression) -> float:
-    """What one operation costs, in additions."""
-    if not isinstance(e, Apply):
-        return 1.0
-    return TRANSCENDENTAL_COST if e.op in TRANSCENDENTAL else DEAR.get(e.op, 1.0)
+    inside = walk([root], lambda e: e.depends_on(var))
+    return sum(COSTS.get(e.op, 1) if isinstance(e, Apply) else 1 for e in inside)

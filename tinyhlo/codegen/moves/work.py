@@ -12,7 +12,7 @@ from tinyhlo.codegen.bodies import all_values, below, values_in
 from tinyhlo.codegen.expressions import Apply, Expression, Load
 from tinyhlo.codegen.loops import Accumulate, Body, If, Loop, Statement, Store, TileProduct
 from tinyhlo.codegen.walks import operands, parts, walk
-from tinyhlo.ir.ops import TRANSCENDENTAL
+from tinyhlo.ir.ops import TRANSCENDENTAL, TRANSCENDENTAL_COST
 from tinyhlo.target import LINE_BYTES
 
 Below = Callable[[Expression], Iterable[Expression]]
@@ -60,7 +60,7 @@ def cost_of_all(values: Iterable[Expression], below: Below) -> float:
     """Operations of several expressions, as `cost` counts them."""
     nodes = walk(values, lambda e: bool(e.free) or not isinstance(e, Apply), below)
     dear = (isinstance(e, Apply) and e.op in TRANSCENDENTAL for e in nodes)
-    return sum(20.0 if is_dear else 1.0 for is_dear in dear)
+    return sum(TRANSCENDENTAL_COST if is_dear else 1 for is_dear in dear)
 
 
 def words(loop: Loop) -> int:
