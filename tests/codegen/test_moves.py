@@ -10,11 +10,12 @@ import pytest
 
 from tests.codegen.native import check, compiled, run_native, target
 from tests.schedule.graphs import F32, add, mul, normal, over_rows, softmax
+from tinyhlo.codegen.bodies import nest_of
 from tinyhlo.codegen.expressions import Load, Memory, literal
 from tinyhlo.codegen.loops import Axis, Body, Loop, Store
 from tinyhlo.codegen.lowering.fused import lower_fused
 from tinyhlo.codegen.lowering.kernel import lower_kernel
-from tinyhlo.codegen.moves.basic import collapse, nest_of
+from tinyhlo.codegen.moves.basic import collapse
 from tinyhlo.codegen.moves.heuristics import choose_moves
 from tinyhlo.ir.build import (
     broadcast,

@@ -28,6 +28,7 @@ from tinyhlo.codegen.loops import (
     Accumulate,
     Allocate,
     Assign,
+    Axis,
     Bind,
     Body,
     Copy,
@@ -50,7 +51,7 @@ from tinyhlo.codegen.loops import (
 )
 from tinyhlo.codegen.walks import computed_in, loads_of, parts, places, walk
 from tinyhlo.ir.graph import Graph
-from tinyhlo.ir.index import Condition, Index, Var, substitute
+from tinyhlo.ir.index import ZERO, Condition, Index, Var, substitute
 from tinyhlo.ir.ops import Op
 
 
@@ -67,13 +68,22 @@ def allocated(body: Iterable[Statement]) -> set[Memory]:
     return {s.memory for s in below(body) if isinstance(s, Allocate)}
 
 
-def nested_loops(statement: Statement) -> list[Loop]:
-    """Loops directly inside each other, the outermost first."""
+def nest_of(statement: Statement, *axes: Axis) -> list[Loop]:
+    """Loops of some axes, of any where none is named, each over all of a variable of its own and
+    with nothing but the next one inside; the outermost first."""
     nest: list[Loop] = []
-    while isinstance(statement, Loop):
-        nest.append(statement)
-        statement = statement.body[0]
-    return nest
+    body: Body = (statement,)
+    while True:
+        match body:
+            case (Loop(start=start, count=None) as loop,) if (
+                start == ZERO
+                and (not axes or loop.axis in axes)
+                and all(loop.var != outer.var for outer in nest)
+            ):
+                nest.append(loop)
+                body = loop.body
+            case _:
+                return nest
 
 
 class Fields(NamedTuple):

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 
-from tinyhlo.codegen.bodies import nested_loops
+from tinyhlo.codegen.bodies import nest_of
 from tinyhlo.codegen.expressions import Expression, index_free, index_loads
 from tinyhlo.codegen.loops import Body, Place, Store
 from tinyhlo.codegen.walks import loads_of
@@ -26,7 +26,7 @@ from tinyhlo.target import LINE_BYTES
 def memory_ahead(store: Body) -> tuple[Place, ...]:
     """The first address of each line outside of scratch that differs from row to row; `store` is
     one nest of loops over rows, vectors, lanes."""
-    nest = nested_loops(store[0])
+    nest = nest_of(store[0])
     statement = nest[-1].body[0] if nest else None
     if not isinstance(statement, Store):
         return ()

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from tinyhlo.codegen.bodies import below, nested_loops
+from tinyhlo.codegen.bodies import below, nest_of
 from tinyhlo.codegen.choices import Moves
 from tinyhlo.codegen.contraction.ahead import memory_ahead, next_step
 from tinyhlo.codegen.contraction.cut import Cut, joined
@@ -218,9 +218,7 @@ class Builder:
         product: Body = (
             Bind(self.piece, piece),
             Bind(self.block, block),
-            *self.with_matrices(
-                self.with_tile((*self.clear(), *loop_over(self.step, self.rows())))
-            ),
+            *self.with_matrices(self.with_tile((*self.clear(), *nested([self.step], self.rows())))),
         )
         return (*body, Loop(self.chunk, Axis.PARALLEL, product))
 
@@ -257,7 +255,7 @@ class Builder:
         first = number * (plan.rows * plan.columns)
         body = self.frame.tiles(tile, self.store(self.frame.row(tile), panel, first))
         axis = Axis.PARALLEL if self.tile.size >= PARALLEL_SUMS else Axis.SERIAL
-        return (Loop(panel, axis, loop_over(self.block, body)),)
+        return (Loop(panel, axis, nested([self.block], body)),)
 
     def steps(self) -> Body:
         plan = self.plan
@@ -273,11 +271,11 @@ class Builder:
         rows = self.rows()
         if plan.left is Use.PACKED:
             rows = (*self.pack_left(), *rows)
-        body += loop_over(self.block, rows)
+        body += nested([self.block], rows)
         if plan.parts > 1:
             count = plan.steps // plan.parts
             return (Loop(self.step, Axis.SERIAL, tuple(body), 1, self.part * count, count),)
-        return loop_over(self.step, tuple(body))
+        return nested([self.step], tuple(body))
 
     def rows(self) -> Body:
         """A block of rows times all columns of the chunk."""
@@ -300,7 +298,7 @@ class Builder:
         if plan.shared or plan.right is not Use.PACKED or plan.row_blocks > 1:
             return (Loop(panel, Axis.SERIAL, body),)
         body = (*self.pack_right(panel), *self.frame.panels(panel, body))
-        return loop_over(self.frame.group, body)
+        return nested([self.frame.group], body)
 
     def product(self, tile: Var, panel: Var, first: Index) -> TileProduct:
         plan = self.plan
@@ -417,7 +415,7 @@ class Builder:
 def straight(multiply: TileProduct, store: Body) -> tuple[TileProduct, Body]:
     """What multiplies a tile and what stores its results. Where those are the sums as they are, in
     rows of memory, the product stores them itself, and nothing else is left to do."""
-    *_, innermost = nest = nested_loops(store[0])
+    *_, innermost = nest = nest_of(store[0])
     last = innermost.body[-1]
     if not (isinstance(last, Store) and isinstance(last.value, Load)):
         return multiply, store
@@ -434,7 +432,3 @@ def straight(multiply: TileProduct, store: Body) -> tuple[TileProduct, Body]:
 
 def memory_of(operand: Operand) -> Memory:
     return operand if isinstance(operand, Memory) else operand.memory
-
-
-def loop_over(var: Var, body: Body) -> Body:
-    return (Loop(var, Axis.SERIAL, body),) if var.extent > 1 else body

@@ -13,7 +13,7 @@ scratch of the device.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -24,6 +24,7 @@ from tinyhlo.codegen.bodies import (
     memories_read,
     names_in,
     names_set,
+    nest_of,
     values_in,
 )
 from tinyhlo.codegen.expressions import Expression, Load, Memory, Read
@@ -203,23 +204,8 @@ def mapped(body: Body, items: int, target: Target, in_place: bool) -> Piece:
 
 def collapsed(loop: Loop) -> tuple[list[Var], Body]:
     """Independent loops directly inside each other, the outermost first."""
-    nest = whole_nest(loop, INDEPENDENT)
+    nest = nest_of(loop, *INDEPENDENT)
     return [each.var for each in nest], nest[-1].body if nest else (loop,)
-
-
-def whole_nest(loop: Loop, axes: Collection[Axis]) -> list[Loop]:
-    """Loops directly inside each other, of some axes, each over all of a variable of its own."""
-    nest: list[Loop] = []
-    body: Body = (loop,)
-    while True:
-        match body:
-            case (Loop(axis=axis, count=None, start=start, body=inner) as next_,) if (
-                axis in axes and start == ZERO and all(next_.var != each.var for each in nest)
-            ):
-                nest.append(next_)
-                body = inner
-            case _:
-                return nest
 
 
 def recovered(flat: Var, variables: Sequence[Var]) -> Body:
@@ -342,7 +328,7 @@ def only_accumulates(body: Body) -> bool:
 
 def one_loop(loop: Loop) -> Loop:
     """Sums over several axes as one loop."""
-    nest = whole_nest(loop, (Axis.REDUCE,))
+    nest = nest_of(loop, Axis.REDUCE)
     if len(nest) < 2:
         return loop
     variables = [each.var for each in nest]

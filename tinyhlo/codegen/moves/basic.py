@@ -15,6 +15,7 @@ from tinyhlo.codegen.bodies import (
     inside,
     names_in,
     names_set,
+    nest_of,
     stores_in,
     substituted,
 )
@@ -74,7 +75,7 @@ def collapse(body: Body) -> Body:
 
 def collapse_statement(statement: Statement) -> Statement:
     """Of a nest, what walks as one range at once, with one rewriting of its body; then by twos."""
-    nest = whole_loops(statement)
+    nest = nest_of(statement, Axis.SERIAL) or nest_of(statement, Axis.REDUCE)
     if not nest:
         return inside(statement, collapse)
     body = collapse(nest[-1].body)
@@ -95,19 +96,6 @@ def collapse_statement(statement: Statement) -> Statement:
     return body[0]
 
 
-def whole_loops(statement: Statement) -> list[Loop]:
-    """Loops of one axis over whole ranges, each with nothing but the next one inside."""
-    nest: list[Loop] = []
-    while isinstance(statement, Loop) and statement.axis in (Axis.SERIAL, Axis.REDUCE):
-        if statement.count is not None or (nest and statement.axis is not nest[0].axis):
-            break  # part of a range is none of both
-        nest.append(statement)
-        if len(statement.body) != 1:
-            break
-        statement = statement.body[0]
-    return nest
-
-
 def is_one_range(variables: Sequence[Var], places: Iterable[Index]) -> bool:
     """Whether every index walks the first variable and all others, which are one range for it, as
     one range."""
@@ -123,7 +111,7 @@ def is_one_range(variables: Sequence[Var], places: Iterable[Index]) -> bool:
 def collapse_two(loop: Loop) -> Loop:
     """A loop and the one in it as one, where quotients of indices go away by that, too."""
     inner = loop.body[0]
-    if len(loop.body) != 1 or not whole_loops(inner) or inner.axis is not loop.axis:
+    if len(loop.body) != 1 or not nest_of(inner, loop.axis):
         return loop
     places = set(all_indices(inner.body))
     if any(is_apart(where, loop.var, inner.var) for where in places):
@@ -172,7 +160,7 @@ def over_nests(
     replaces the nest, unless it is nothing."""
     result: list[Statement] = []
     for statement in body:
-        nest = nest_of(statement)
+        nest = nest_of(statement, Axis.SERIAL)
         if not nest:
             result.append(statement)
         elif takes(nest[-1].body):
@@ -180,14 +168,3 @@ def over_nests(
         else:
             result += around(nest, over_nests(nest[-1].body, move, takes))
     return tuple(result)
-
-
-def nest_of(statement: Statement) -> list[Loop]:
-    """Independent loops, each with nothing but the next one inside."""
-    nest: list[Loop] = []
-    while isinstance(statement, Loop) and statement.axis is Axis.SERIAL and statement.count is None:
-        nest.append(statement)
-        if len(statement.body) != 1:
-            break
-        statement = statement.body[0]
-    return nest

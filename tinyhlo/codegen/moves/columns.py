@@ -33,7 +33,7 @@ from functools import reduce
 from itertools import takewhile
 from math import gcd, prod
 
-from tinyhlo.codegen.bodies import names_set, only_sums, rewritten, substituted
+from tinyhlo.codegen.bodies import names_set, nest_of, only_sums, rewritten, substituted
 from tinyhlo.codegen.contraction.cut import at_most
 from tinyhlo.codegen.expressions import (
     Apply,
@@ -225,14 +225,9 @@ def find_columns(statement: Statement) -> Columns | None:
     reduces = [s for s in body if isinstance(s, Loop)]
     if len(reduces) != 1 or body[len(declares)] is not reduces[0]:
         return None
-    rows: list[Loop] = [reduces[0]]
-    while len(rows[-1].body) == 1 and isinstance(rows[-1].body[0], Loop):
-        rows.append(rows[-1].body[0])
-    sums = only_sums(rows[-1].body)
-    simple = (
-        all(loop.axis is Axis.REDUCE and loop.count is None for loop in rows)
-        and {s.name for s in sums} == {d.name for d in declares} != set()
-    )
+    rows = nest_of(reduces[0], Axis.REDUCE)
+    sums = only_sums(rows[-1].body) if rows else []
+    simple = {s.name for s in sums} == {d.name for d in declares} != set()
     rest = body[len(declares) + 1 :]
     return Columns(column, declares, tuple(rows), tuple(sums), rest) if simple else None
 

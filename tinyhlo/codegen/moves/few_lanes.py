@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tinyhlo.codegen.bodies import nest_of
 from tinyhlo.codegen.expressions import Apply, Expression, Load
-from tinyhlo.codegen.loops import Accumulate, Axis, Body, Declare, Loop, Statement, Store
-from tinyhlo.codegen.moves.basic import nest_of
+from tinyhlo.codegen.loops import Accumulate, Axis, Body, Declare, Loop, Statement, Store, around
 from tinyhlo.codegen.moves.vectors import longest_inside, score
 from tinyhlo.codegen.moves.write_out import (
     chooses,
@@ -44,7 +44,7 @@ def in_few_lanes(body: Body, target: Target, moves: list[str]) -> Body:
     """The same, the rows of every nest that is small enough in vectors of their length."""
     result: list[Statement] = []
     for statement in body:
-        nest = nest_of(statement)
+        nest = nest_of(statement, Axis.SERIAL)
         if nest and is_short(nest, target):
             row = nest.pop()
             moves.append(f"vector {row.var.name} {row.var.extent}")
@@ -93,7 +93,7 @@ def in_one_vector(row: Loop) -> Loop:
     return replace(row, axis=Axis.VECTOR, width=row.var.extent, body=tuple(body))
 
 
-def with_loops_around(nest: Sequence[Loop], row: Loop) -> list[Loop]:
+def with_loops_around(nest: Sequence[Loop], row: Loop) -> Body:
     """The row in the loops around it; of these the inner ones are written out while that is few
     rows."""
     nodes = set[Expression]()
@@ -105,9 +105,7 @@ def with_loops_around(nest: Sequence[Loop], row: Loop) -> list[Loop]:
             break
         loop = loops.pop()
         rows = [at(loop, k, each) for k in range(loop.var.extent) for each in rows]
-    for loop in reversed(loops):
-        rows = [replace(loop, body=tuple(rows))]
-    return rows
+    return around(loops, tuple(rows))
 
 
 def at(loop: Loop, k: int, row: Loop) -> Loop:

@@ -26,11 +26,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import prod
 
+from tinyhlo.codegen.bodies import nest_of
 from tinyhlo.codegen.expressions import Expression
 from tinyhlo.codegen.loops import Accumulate, Axis, Body, If, Loop, Statement, around
-from tinyhlo.codegen.moves.basic import nest_of
 from tinyhlo.codegen.walks import loads_of
-from tinyhlo.ir.index import ZERO
 
 OUTWEIGHS = 8  # times what lies along the innermost loop as it is
 MOST_TAPS, MIN_ALONG = 9, 16  # of a window that is written out; of what it is written out for
@@ -75,7 +74,7 @@ def has_taps_inside(nest: Sequence[Loop], order: Sequence[Loop], body: Body) -> 
 
 def columns_inside(statement: Loop, moves: list[str]) -> Statement:
     """A nest of independent loops around reduces, the one along memory innermost."""
-    nest = nest_of(statement)
+    nest = nest_of(statement, Axis.SERIAL)
     if len(nest) < 2:
         return statement
     body = nest[-1].body
@@ -110,20 +109,9 @@ def accumulated(sums: Sequence[Loop]) -> Iterator[Expression]:
 
 def reduces(statement: Statement) -> list[Loop]:
     """Reduces directly inside each other, of which the innermost does nothing but accumulate."""
-    nest: list[Loop] = []
-    while isinstance(statement, Loop) and statement.axis is Axis.REDUCE and is_whole(statement):
-        nest.append(statement)
-        if all(isinstance(inner, Accumulate) for inner in statement.body):
-            return nest
-        if len(statement.body) != 1:
-            break
-        statement = statement.body[0]
-    return []
-
-
-def is_whole(loop: Loop) -> bool:
-    """Whether a loop runs over all of its range."""
-    return loop.start == ZERO and loop.count is None
+    nest = nest_of(statement, Axis.REDUCE)
+    sums = nest and all(isinstance(inner, Accumulate) for inner in nest[-1].body)
+    return nest if sums else []
 
 
 def stride(loop: Loop, body: Body) -> int | None:

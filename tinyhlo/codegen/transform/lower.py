@@ -19,10 +19,19 @@ from collections.abc import Iterable
 from dataclasses import replace
 from math import log2, prod
 
-from tinyhlo.codegen.bodies import nested_loops, values_in
+from tinyhlo.codegen.bodies import nest_of, values_in
 from tinyhlo.codegen.choices import Moves
 from tinyhlo.codegen.expressions import Apply, Load, Memory, in_rows
-from tinyhlo.codegen.loops import Allocate, Axis, Body, Loop, LoopProgram, Statement, Store
+from tinyhlo.codegen.loops import (
+    Allocate,
+    Axis,
+    Body,
+    Loop,
+    LoopProgram,
+    Statement,
+    Store,
+    around,
+)
 from tinyhlo.codegen.lowering.fused import Lowering, Tables
 from tinyhlo.codegen.moves.basic import collapse
 from tinyhlo.codegen.moves.parallel import PARALLEL_WORK, parallelised
@@ -133,7 +142,7 @@ class ChainBuilder:
 
 def remainder(statement: Statement, lanes: int) -> int:
     """Iterations of the innermost loop that fill no vector: two loops in one may have fewer."""
-    nest = nested_loops(statement)
+    nest = nest_of(statement)
     return nest[-1].var.extent % lanes if nest else 0
 
 
@@ -141,7 +150,7 @@ def vectorised(statement: Statement, target: Target, lanes: int, moves: list[str
     """Give a vector width to the loop of a nest that takes the fewest instructions then. Loops
     shorter than a vector run in halves or quarters of one; the last vector of a loop may overlap
     the one before."""
-    nest = nested_loops(statement)
+    nest = nest_of(statement)
     least = min(lanes, lanes * SHORTEST // target.vector_bytes)
     widths = [lanes >> k for k in range(lanes.bit_length()) if lanes >> k >= least]
     choices = [(loop, width) for loop in nest for width in widths if loop.var.extent >= width]
@@ -160,11 +169,9 @@ def vectorised(statement: Statement, target: Target, lanes: int, moves: list[str
 
     best, width = min(reversed(choices), key=cost)
     moves.append(f"vector {best.var.name} {width}")
-    inner: Body = nest[-1].body
-    for loop in reversed(nest):
-        vector = {"axis": Axis.VECTOR, "width": width} if loop is best else {}
-        inner = (replace(loop, body=inner, **vector),)
-    return inner[0]
+    in_lanes = replace(best, axis=Axis.VECTOR, width=width)
+    loops = [in_lanes if loop is best else loop for loop in nest]
+    return around(loops, nest[-1].body)[0]
 
 
 def points(body: Body) -> int:
