@@ -22,9 +22,9 @@ from tinyhlo.ir.build import (
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.joining import join
 from tinyhlo.ir.ops import Op
+from tinyhlo.ir.views import below_views
 from tinyhlo.schedule.items import LONGEST, MOST_FOLDED
 from tinyhlo.schedule.joined import parts_of
-from tinyhlo.schedule.values import below_views
 
 X, Y = param(0, (10,), F32), param(1, (10,), F32)
 

@@ -16,10 +16,11 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from tinyhlo.ir.contraction import varies
-from tinyhlo.ir.graph import Constant, Elementwise, Expand, Graph, Node, Permute, Reduce, Reshape
+from tinyhlo.ir.graph import Constant, Elementwise, Graph, Node, Reduce
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.ops import MULTIPLICATIONS, Op
 from tinyhlo.ir.rewrite import splat_value
+from tinyhlo.ir.views import ARRANGED, below_views
 from tinyhlo.records import dataclass
 
 _found: WeakKeyDictionary[Node, Transform | None] = WeakKeyDictionary()
@@ -72,7 +73,7 @@ def transform_of(node: Reduce, mask: Node | None, product: Elementwise) -> Trans
             return None
         if len(np.unique(np.abs(matrix))) > MAX_COEFFICIENTS:
             return None
-        constants = tuple(behind_views(n) for n in (factor, mask) if n is not None)
+        constants = tuple(below_views(n, ARRANGED) for n in (factor, mask) if n is not None)
         return Transform(matrix, rows, source, constants)
     return None
 
@@ -91,14 +92,8 @@ def masked_product(node: Node) -> tuple[Node | None, Elementwise] | None:
 
 def is_small_constant(node: Node) -> bool:
     """Views that only repeat and rearrange a constant array."""
-    node = behind_views(node)
+    node = below_views(node, ARRANGED)
     return isinstance(node, Constant) and 1 < node.value.size <= MAX_SIDE * MAX_SIDE
-
-
-def behind_views(node: Node) -> Node:
-    while isinstance(node, (Expand, Reshape, Permute)):
-        node = node.inputs[0]
-    return node
 
 
 def values(node: Node, rows: tuple[int, ...], columns: tuple[int, ...]) -> np.ndarray[Any, Any]:

@@ -1,6 +1,7 @@
 """What a view means: the index of its input for an index of its result.
 
-    through(permute(x, (1, 0)), (i, j))  ->  (j, i), no condition
+    through(permute(x, (1, 0)), (i, j))   ->  (j, i), no condition
+    below_views(slice(permute(x)))        ->  x
 
 This is the only place that gives views a meaning for code generation; the interpreter has its own
 (NumPy) one, and tests hold the two against each other.
@@ -8,12 +9,16 @@ This is the only place that gives views a meaning for code generation; the inter
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 
 from tinyhlo.ir.graph import VIEWS, Expand, Flip, Node, Pad, Permute, Reshape, Slice, Window
 from tinyhlo.ir.index import ZERO, Condition, Index, constant, linear, unravel
 
 Indices = tuple[Index, ...]
+
+ARRANGED = (Reshape, Permute, Expand)  # views that have all elements, some of them repeated
+UNFILLED = tuple(kind for kind in VIEWS if kind is not Pad)  # of nothing but elements
 
 
 def through(node: Node, at: Indices) -> tuple[Indices, tuple[Condition, ...]]:
@@ -51,6 +56,21 @@ def seen_through(
         at, _ = through(node, at)
         node = node.inputs[0]
     return node, at
+
+
+def views_of(node: Node, kinds: tuple[type[Node], ...] = VIEWS) -> Iterator[Node]:
+    """A node, what it is a view of, and so on; the last is no view of these kinds."""
+    yield node
+    while isinstance(node, kinds):
+        node = node.inputs[0]
+        yield node
+
+
+def below_views(node: Node, kinds: tuple[type[Node], ...] = VIEWS) -> Node:
+    """What `node` has some elements of, or those and the filling of a Pad."""
+    while isinstance(node, kinds):
+        node = node.inputs[0]
+    return node
 
 
 def pad_index(

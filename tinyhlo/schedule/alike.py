@@ -18,8 +18,8 @@ from tinyhlo.ir import build
 from tinyhlo.ir.graph import VIEWS, Elementwise, Gather, Graph, Node, Reduce, Scan
 from tinyhlo.ir.ops import COMPARISONS, Op
 from tinyhlo.ir.simplify import rebuild
+from tinyhlo.ir.views import below_views
 from tinyhlo.ir.walks import has_control_flow, reachable
-from tinyhlo.schedule.values import below_views
 from tinyhlo.target import Target
 
 SUMS = (Op.ADD, Op.SUB)

@@ -22,6 +22,7 @@ from tinyhlo.ir.ops import Op
 from tinyhlo.ir.printer import label
 from tinyhlo.ir.steps import has_own_axes
 from tinyhlo.ir.transform import find_transform
+from tinyhlo.ir.views import below_views, views_of
 from tinyhlo.ir.walks import Users, reachable, users_of
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.across import across_others, crosses, repeated_across
@@ -37,7 +38,6 @@ from tinyhlo.schedule.planes import FEW_PRODUCTS
 from tinyhlo.schedule.values import (
     STRUCTURES,
     base,
-    below_views,
     gathered,
     in_memory,
     is_in_memory,
@@ -49,7 +49,6 @@ from tinyhlo.schedule.values import (
     must_store,
     own_work,
     takes_rows,
-    unturned,
 )
 from tinyhlo.target import Target
 
@@ -61,6 +60,7 @@ MULTIPLIED_WORK = 10  # a dearer value is stored before a view repeats it
 # and a cheaper one that is large and repeated often
 LARGE_WORK, LARGE, OFTEN = 3, 1 << 12, 32
 OVERLAP = 1.5  # times: windows that have fewer elements than that repeat next to nothing
+TURNED = (ir.Reshape, ir.Barrier, ir.Permute, ir.Flip)  # the same elements in another order
 MANY_ROWS = 1 << 14  # elements of updates that are turned before
 SERIAL_WORK = 24  # and one that a scatter would compute without vectors
 # Operations one after the other in one kernel. Longer code is no faster, and what LLVM needs for it
@@ -206,9 +206,9 @@ def multiplied(walk: Walk, node: Node) -> Reasons:
         repeated = [k for k, n in enumerate(source.shape) if n != node.shape[k]]
         if not inner or not repeated or min(repeated) > max(inner):
             return
-    value = narrowest(unturned(source), walk.narrow, walk.why)
+    value = narrowest(below_views(source, TURNED), walk.narrow, walk.why)
     while isinstance(value, ir.Pad):  # windows of images have borders
-        value = narrowest(unturned(value.inputs[0]), walk.narrow, walk.why)
+        value = narrowest(below_views(value.inputs[0], TURNED), walk.narrow, walk.why)
     if OVERLAP * value.type.size > node.type.size and isinstance(node, ir.Window):
         return
     large = value.type.size >= LARGE and node.type.size >= OFTEN * value.type.size
@@ -216,7 +216,7 @@ def multiplied(walk: Walk, node: Node) -> Reasons:
     if walk.work[value] >= (LARGE_WORK if often else MULTIPLIED_WORK):
         if isinstance(value, (Elementwise, ir.Gather, ir.Slice)):
             yield value, f"{walk.work[value]} operations each, which {label(node)} would repeat"
-    elif often and any(map(has_own_axes, views_to(source))):
+    elif often and any(map(has_own_axes, views_of(source))):
         yield base(source), f"{label(node)} would take its positions apart again and again"
 
 
@@ -225,13 +225,6 @@ def is_table(value: Node) -> bool:
     that less is read."""
     inside = reachable([value], lambda node: node.inputs)
     return all(node.inputs or isinstance(node, (ir.Constant, ir.Iota)) for node in inside)
-
-
-def views_to(node: Node) -> Iterator[Node]:
-    """A view, and those that it is of."""
-    while isinstance(node, VIEWS):
-        yield node
-        node = node.inputs[0]
 
 
 def taken_often(walk: Walk, node: Node) -> Reasons:
@@ -347,9 +340,7 @@ def repeated_factors(node: Node) -> tuple[Node, ...]:
     """What a sum of two products at a time, as those of complex numbers are, takes many times."""
     if not isinstance(node, ir.Reduce) or node.inputs[0].type.size <= FEW_PRODUCTS:
         return ()
-    terms = node.inputs[0]
-    while isinstance(terms, ir.Permute):
-        terms = terms.inputs[0]
+    terms = below_views(node.inputs[0], (ir.Permute,))
     if not isinstance(terms, Elementwise) or terms.op not in (Op.ADD, Op.SUB):
         return ()
     products = terms.inputs
@@ -376,12 +367,7 @@ def transform_views(node: Node) -> tuple[Node, ...]:
     """Views between a product with a small constant matrix and what it multiplies: all rows are
     computed together, so a value that they share is needed once."""
     transform = find_transform(node)
-    if transform is None:
-        return ()
-    found = [transform.source]
-    while isinstance(found[-1], VIEWS):
-        found.append(found[-1].inputs[0])
-    return tuple(found)
+    return tuple(views_of(transform.source)) if transform else ()
 
 
 def is_index_arithmetic(node: Node, computed: set[Node]) -> bool:

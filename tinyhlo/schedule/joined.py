@@ -11,8 +11,8 @@ from collections.abc import Container, Mapping, Sequence
 from tinyhlo.ir import graph as ir
 from tinyhlo.ir.graph import VIEWS, Elementwise, Node
 from tinyhlo.ir.steps import is_joined
+from tinyhlo.ir.views import below_views
 from tinyhlo.ir.walks import Users, reachable
-from tinyhlo.schedule.values import below_views
 
 # Slices of a joined value from which on it is stored: each cuts the loops that read it where the
 # parts meet, and a window of 7x7 would be written out for every border and corner.

@@ -29,6 +29,7 @@ from tinyhlo.ir.graph import (
     topological,
 )
 from tinyhlo.ir.simplify import rebuild
+from tinyhlo.ir.views import below_views
 
 PURE = (Constant, Iota, Elementwise, Reduce, Gather, Scan, *VIEWS)
 STACKED = (Elementwise, Reduce, Reshape, Expand, Permute, Flip, Slice)
@@ -128,10 +129,7 @@ def key_of(row: Gather) -> tuple[Node, int]:
 
 def row_number(row: Gather) -> Node:
     """The scalar index of a gather that takes a row."""
-    index = row.inputs[1]
-    while isinstance(index, (Expand, Reshape)):
-        index = index.inputs[0]
-    return index
+    return below_views(row.inputs[1], (Expand, Reshape))
 
 
 def takes_a_row(node: Gather) -> bool:

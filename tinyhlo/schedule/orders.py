@@ -21,15 +21,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tinyhlo.ir import build
 from tinyhlo.ir.contraction import Contraction, find_contraction
-from tinyhlo.ir.graph import Elementwise, Expand, Graph, Node, Permute, Reduce, Reshape, Shape
+from tinyhlo.ir.graph import Elementwise, Graph, Node, Permute, Reduce, Reshape, Shape
 from tinyhlo.ir.index import axis_variables, linear, point_of
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.rewrite import splat_value
 from tinyhlo.ir.simplify import rebuild, step
-from tinyhlo.ir.views import seen_through
+from tinyhlo.ir.views import ARRANGED, seen_through
 from tinyhlo.ir.walks import Users, has_control_flow, users_of
 
-VIEWED = (Expand, Permute, Reshape)
 Orders = Mapping[Node, Sequence[int]]  # product, or what `keeps_order` of one -> its axes
 OrdersOf = Callable[[Sequence[Node], Users, set[Node]], Orders]
 
@@ -126,7 +125,7 @@ def read_by_products(node: Node, users: Users, kept: set[Node]) -> bool:
         each = pending.pop()
         if each in kept:
             return False
-        if each is node or type(each) in VIEWED:
+        if each is node or type(each) in ARRANGED:
             pending += users[each]
         elif not all(find_contraction(user) for user in users[each]):
             return False
@@ -136,7 +135,7 @@ def read_by_products(node: Node, users: Users, kept: set[Node]) -> bool:
 def steps_of(factor: Node) -> list[int | None]:
     """How far apart neighbours along each axis of a factor lie in the memory behind its views; None
     where that differs."""
-    shown, at = seen_through(factor, point_of(factor.shape), VIEWED)
+    shown, at = seen_through(factor, point_of(factor.shape), ARRANGED)
     where = linear(at, shown.shape)
     return [where.coefficient(axis) for axis in axis_variables(factor.shape)]
 

@@ -13,7 +13,7 @@ Sums of up to `SHORT` products are added in one pass of any numbers, real ones t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import takewhile
 from math import prod
 
@@ -28,14 +28,13 @@ from tinyhlo.ir.graph import (
     Pad,
     Permute,
     Reduce,
-    Reshape,
     Shape,
     Window,
 )
 from tinyhlo.ir.index import Index, axis_variables, index
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.simplify import rebuild, step
-from tinyhlo.ir.views import through
+from tinyhlo.ir.views import ARRANGED, below_views, through, views_of
 from tinyhlo.ir.walks import has_control_flow
 
 FEW_PRODUCTS = 1 << 14  # of one sum: up to so many, one pass over both operands beats tiles
@@ -86,26 +85,17 @@ def is_short(node: Node) -> bool:
 def few_products(node: Node) -> Shape | None:
     """The extents along which a node sums products, where those are few, seen through views that
     do not repeat a sum more often."""
-    *_, last = views_of(node)
-    match last:
-        case Reduce(op=Op.ADD, inputs=(Elementwise(op=Op.MUL) as product,), axes=axes):
+    match below_views(node, ARRANGED):
+        case Reduce(op=Op.ADD, inputs=(Elementwise(op=Op.MUL) as product,), axes=axes) as last:
             extents = tuple(product.shape[axis] for axis in axes)
             few = prod(extents) <= SHORT and node.type.size <= SHORT * last.type.size
             return extents if few else None
     return None
 
 
-def views_of(node: Node) -> Iterator[Node]:
-    """A node, what it views, and so on; the last is no view."""
-    yield node
-    while isinstance(node, (Expand, Permute, Reshape)):
-        node = node.inputs[0]
-        yield node
-
-
 def is_alone(node: Node, readers: Counter[Node]) -> bool:
     """Whether nothing else reads what it adds."""
-    return all(readers[each] == 1 for child in node.inputs for each in views_of(child))
+    return all(readers[each] == 1 for child in node.inputs for each in views_of(child, ARRANGED))
 
 
 def short_sum(node: Node) -> Node:

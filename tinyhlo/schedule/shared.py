@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tinyhlo.ir.graph import LibraryCall, Node, Param, Reshape, Slice, graph_key
+from tinyhlo.ir.views import below_views
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.kernels import over_params
 from tinyhlo.schedule.planner import SCALAR_BYTES
@@ -85,8 +86,7 @@ def piece(node: Slice) -> tuple[int, int] | None:
     offset = 0
     for start, extent in zip(node.start, whole.shape, strict=True):
         offset = offset * extent + start
-    while isinstance(whole, Reshape):
-        whole = whole.inputs[0]
+    whole = below_views(whole, (Reshape,))
     if not isinstance(whole, Param) or whole.type.nbytes <= SCALAR_BYTES:
         return None
     return whole.position, offset * node.dtype.itemsize

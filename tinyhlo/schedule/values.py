@@ -10,11 +10,13 @@ from collections.abc import Set
 
 from tinyhlo.ir import graph as ir
 from tinyhlo.ir.contraction import varies
-from tinyhlo.ir.graph import VIEWS, Elementwise, Node
+from tinyhlo.ir.graph import Elementwise, Node
 from tinyhlo.ir.ops import COSTS, Op
+from tinyhlo.ir.views import ARRANGED, UNFILLED, below_views
 
 STRUCTURES = (ir.Scatter, ir.UpdateSlice, ir.Scan, ir.Sort, ir.Loop, ir.Branch, ir.LibraryCall)
 IN_MEMORY = (*STRUCTURES, ir.Barrier)
+GATHERED = (*ARRANGED, ir.Slice, ir.Flip)  # views that a gather reads through
 BIG_CONSTANT = 16  # elements; larger arrays become entries of the constant table
 
 # What memory costs a gather, in simple operations an element: to write a value and read it again,
@@ -34,20 +36,6 @@ def base(node: Node) -> Node:
             node = loop.inputs[node.position]
         else:
             return node
-
-
-def unturned(node: Node) -> Node:
-    """The value of which `node` has the elements in another order."""
-    while isinstance(node, (ir.Reshape, ir.Barrier, ir.Permute, ir.Flip)):
-        node = node.inputs[0]
-    return node
-
-
-def below_views(node: Node) -> Node:
-    """What `node` has some elements of, or those and a filling."""
-    while isinstance(node, VIEWS):
-        node = node.inputs[0]
-    return node
 
 
 def is_leaf(node: Node) -> bool:
@@ -78,9 +66,7 @@ def is_reduced(node: Node) -> bool:
 
 def is_position(node: Node) -> bool:
     """A view of an iota: the payload of an argsort, known without memory."""
-    while isinstance(node, VIEWS) and not isinstance(node, ir.Pad):
-        node = node.inputs[0]
-    return isinstance(node, ir.Iota)
+    return isinstance(below_views(node, UNFILLED), ir.Iota)
 
 
 def in_memory(node: Node) -> tuple[Node, ...]:
@@ -108,10 +94,7 @@ def must_store(node: Node) -> tuple[Node, ...]:
 
 def gathered(node: ir.Gather) -> Node:
     """The value of which a gather takes elements."""
-    source = node.inputs[0]
-    while isinstance(source, VIEWS) and not isinstance(source, (ir.Pad, ir.Window)):
-        source = source.inputs[0]
-    return source
+    return below_views(node.inputs[0], GATHERED)
 
 
 def is_taken_often(

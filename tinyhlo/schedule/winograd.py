@@ -27,12 +27,9 @@ from tinyhlo.ir.dtypes import F32
 from tinyhlo.ir.graph import (
     VIEWS,
     Elementwise,
-    Expand,
     Graph,
     Node,
-    Permute,
     Reduce,
-    Reshape,
     Shape,
     Window,
     added_locations,
@@ -40,11 +37,11 @@ from tinyhlo.ir.graph import (
 from tinyhlo.ir.index import Var, axis_variables, point_of
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.simplify import rebuild, simplify
-from tinyhlo.ir.views import seen_through
+from tinyhlo.ir.views import ARRANGED, below_views, seen_through
 from tinyhlo.ir.walks import Users, has_control_flow, reachable, users_of
 from tinyhlo.numbers import ceil_div
 from tinyhlo.records import dataclass
-from tinyhlo.schedule.values import below_views, is_leaf
+from tinyhlo.schedule.values import is_leaf
 from tinyhlo.target import Target
 
 TAPS, RESULTS = 3, 2  # along each of two axes
@@ -139,7 +136,7 @@ def windows_below(factor: Node) -> tuple[Window, tuple[int | None, ...]] | None:
     """The windows of which a factor is another arrangement, and to which of its axes each of theirs
     goes (None: of extent one)."""
     point = point_of(factor.shape)
-    node, at = seen_through(factor, point, (Reshape, Permute, Expand))
+    node, at = seen_through(factor, point, ARRANGED)
     numbers = {i: axis for axis, i in enumerate(point) if factor.shape[axis] > 1}
     if not isinstance(node, Window) or not all(i in numbers or i.is_constant for i in at):
         return None

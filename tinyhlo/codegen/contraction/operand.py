@@ -27,7 +27,7 @@ from tinyhlo.codegen.moves.work import cost
 from tinyhlo.codegen.walks import computed_in, loads_of, walk
 from tinyhlo.ir.contraction import is_exact_cast
 from tinyhlo.ir.dtypes import I8, DType
-from tinyhlo.ir.graph import VIEWS, Node, Pad, Param, Reshape
+from tinyhlo.ir.graph import Node, Param, Reshape
 from tinyhlo.ir.index import (
     ZERO,
     Condition,
@@ -40,7 +40,7 @@ from tinyhlo.ir.index import (
     point_of,
 )
 from tinyhlo.ir.ops import Op
-from tinyhlo.ir.views import through
+from tinyhlo.ir.views import UNFILLED, below_views, through
 from tinyhlo.numbers import ceil_div
 from tinyhlo.records import dataclass
 from tinyhlo.target import LINE_BYTES
@@ -77,7 +77,7 @@ class Source:
     @property
     def argument(self) -> Param | None:
         """The argument in whose memory the node lies."""
-        node = before_reshapes(self.node)
+        node = below_views(self.node, (Reshape,))
         return node if isinstance(node, Param) else None
 
     def flat(self) -> Affine:
@@ -107,27 +107,20 @@ def find_source(operand: Node) -> Source | None:
     def is_affine(places: Sequence[Index]) -> bool:
         return all(atom in axes for place in places for atom, _ in place.terms)
 
-    while (isinstance(node, VIEWS) and not isinstance(node, Pad)) or is_exact_cast(node):
-        if isinstance(node, VIEWS):
+    while isinstance(node, UNFILLED) or is_exact_cast(node):
+        if isinstance(node, UNFILLED):
             inner, _ = through(node, at)
             if not is_affine(inner):
                 break
             at = inner
         node = node.inputs[0]
-    below = before_reshapes(node)
-    if node.type.size == 0 or (isinstance(below, VIEWS) and not isinstance(below, Pad)):
+    if node.type.size == 0 or isinstance(below_views(node, (Reshape,)), UNFILLED):
         return None
     places: list[Affine] = []
     for place in at:
         found = {axes[atom]: c for atom, c in place.terms}  # type: ignore[index]
         places.append(Affine(place.offset, found))
     return Source(node, tuple(places))
-
-
-def before_reshapes(node: Node) -> Node:
-    while isinstance(node, Reshape):
-        node = node.inputs[0]
-    return node
 
 
 def in_lanes(layout: Layout, lowering: Lowering) -> bool:

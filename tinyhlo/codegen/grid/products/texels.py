@@ -19,9 +19,9 @@ from tinyhlo.codegen.expressions import Expression, Guard, Memory, literal
 from tinyhlo.codegen.grid.products.operands import holds
 from tinyhlo.codegen.loops import Axis, Bind, Body, Loop, ReadTexel, Statement, WriteTexel, needed
 from tinyhlo.ir.dtypes import BF16, F16, F32
-from tinyhlo.ir.graph import VIEWS, Node, Pad, Window
+from tinyhlo.ir.graph import Node, Window
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, index, linear, unravel
-from tinyhlo.ir.views import through
+from tinyhlo.ir.views import UNFILLED, through
 from tinyhlo.numbers import ceil_div
 from tinyhlo.records import dataclass
 
@@ -229,7 +229,7 @@ def base_of(operand: Node, at: Positions) -> tuple[Node | None, tuple[Index, ...
     """The array that an operand's windows are of, and where in it an element lies."""
     where = tuple(at.get(axis, ZERO) for axis in range(len(operand.shape)))
     node = operand
-    while isinstance(node, VIEWS) and not isinstance(node, Pad):
+    while isinstance(node, UNFILLED):
         is_window = isinstance(node, Window)
         where, _ = through(node, where)
         node = node.inputs[0]
