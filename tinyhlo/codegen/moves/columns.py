@@ -44,7 +44,6 @@ from tinyhlo.codegen.expressions import (
     Read,
     apply,
     exchanged,
-    identity,
 )
 from tinyhlo.codegen.loops import (
     Accumulate,
@@ -59,7 +58,7 @@ from tinyhlo.codegen.loops import (
 )
 from tinyhlo.codegen.moves.expansion import Expansion
 from tinyhlo.codegen.moves.long_sums import blocked
-from tinyhlo.codegen.moves.parallel import split_reduce
+from tinyhlo.codegen.moves.parallel import kept_apart, split_reduce
 from tinyhlo.codegen.moves.write_out import uses_registers
 from tinyhlo.codegen.walks import loads_of, walk
 from tinyhlo.ir.index import Var, index
@@ -311,24 +310,20 @@ def strips_of_rows(columns: Columns, target: Target) -> Body:
     wide = Var(column.name, column.extent * at_a_time)
     first = (index(strip) * length + index(row)) * at_a_time
     sums = Loop(row, Axis.REDUCE, substituted(rows.body, {rows.var: first, column: index(wide)}))
-    ops = {s.name: s.op for s in columns.accumulates}
     part = Var(f"{rows.var.name}_part", count * at_a_time)
     size = part.extent * column.extent
-    parts = {d.name: Memory(f"{d.name}_parts", d.value.dtype, size, local=True) for d in declares}
-    own = [Declare(d.name, identity(ops[d.name], d.value.dtype)) for d in declares]
     place = index(strip) * wide.extent + index(wide)
-    stores = [Store(parts[d.name], place, Read(d.name, d.value.dtype)) for d in declares]
-    place = index(part) * column.extent + index(column)
-    joins = [Accumulate(d.name, ops[d.name], Load(parts[d.name], place)) for d in declares]
-    strips = Loop(strip, Axis.SERIAL, (Loop(wide, Axis.SERIAL, (*own, sums, *stores)),))
+    again = index(part) * column.extent + index(column)
+    parts, kept, joined = kept_apart(declares, sums, size, place, again)
+    strips = Loop(strip, Axis.SERIAL, (Loop(wide, Axis.SERIAL, kept),))
+    together = [Loop(part, Axis.REDUCE, joined)]
     done = part.extent * length
     left = Var(rows.var.name, rows.var.extent - done)
-    rest = substituted(rows.body, {rows.var: index(left) + done})
-    together = (Loop(part, Axis.REDUCE, tuple(joins)), Loop(left, Axis.REDUCE, rest))
-    if not left.extent:
-        together = together[:1]
+    if left.extent:
+        rest = substituted(rows.body, {rows.var: index(left) + done})
+        together.append(Loop(left, Axis.REDUCE, rest))
     last = Loop(column, Axis.SERIAL, (*declares, *together, *columns.rest))
-    return (*map(Allocate, parts.values()), strips, last)
+    return (*parts, strips, last)
 
 
 def rows_of_vectors(columns: Columns, target: Target) -> int:

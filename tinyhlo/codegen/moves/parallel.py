@@ -28,7 +28,7 @@ from tinyhlo.codegen.loops import (
 )
 from tinyhlo.codegen.moves.long_sums import blocked
 from tinyhlo.codegen.moves.work import misses, words, work_once
-from tinyhlo.ir.index import ZERO, Var, index, unravel
+from tinyhlo.ir.index import ZERO, Index, Var, index, unravel
 from tinyhlo.numbers import ceil_div, round_up
 from tinyhlo.target import Target
 
@@ -186,16 +186,20 @@ def split_reduce(
     strip = Var(f"{loop.var.name}_strip", count)
     size = 1 if column is None else column.extent
     place = index(strip) * size + (ZERO if column is None else index(column))
-    ops = {s.name: s.op for s in accumulates((loop,))}
-    parts = {
-        d.name: Memory(f"{d.name}_parts", d.value.dtype, count * size, local=True) for d in declares
-    }
-    own = [Declare(d.name, identity(ops[d.name], d.value.dtype)) for d in declares]
     inner = replace(loop, start=index(strip) * length, count=length)
-    stores = [Store(parts[d.name], place, Read(d.name, d.value.dtype)) for d in declares]
-    joined = tuple(Accumulate(d.name, ops[d.name], Load(parts[d.name], place)) for d in declares)
-    return (
-        tuple(map(Allocate, parts.values())),
-        Loop(strip, Axis.PARALLEL, (*own, inner, *stores)),
-        Loop(strip, Axis.REDUCE, joined),
-    )
+    parts, kept, joined = kept_apart(declares, inner, count * size, place, place)
+    return parts, Loop(strip, Axis.PARALLEL, kept), Loop(strip, Axis.REDUCE, joined)
+
+
+def kept_apart(
+    declares: Sequence[Declare], part: Loop, size: int, place: Index, again: Index
+) -> tuple[Body, Body, Body]:
+    """Scratch of so many accumulators; a part of a reduce with its own, which it keeps at `place`;
+    and how those that lie at `again` are joined into `declares`."""
+    ops = {s.name: s.op for s in accumulates((part,))}
+    reads = {d.name: Read(d.name, d.value.dtype) for d in declares}
+    parts = {n: Memory(f"{n}_parts", own.dtype, size, local=True) for n, own in reads.items()}
+    starts = (Declare(name, identity(ops[name], own.dtype)) for name, own in reads.items())
+    stores = (Store(parts[name], place, own) for name, own in reads.items())
+    joined = tuple(Accumulate(name, ops[name], Load(parts[name], again)) for name in reads)
+    return tuple(map(Allocate, parts.values())), (*starts, part, *stores), joined
