@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from tinyhlo.ir.dtypes import BOOL
 from tinyhlo.ir.graph import (
@@ -65,11 +65,11 @@ def schedule_block(
     readers = readers_of(fusion.clusters)
     own = {n for n in graph.nodes() if isinstance(n, Param) and n.position in writable}
     numbers = {value: number for number, value in enumerate(fusion.producer)}
-    planner = Planner(context, graph, fusion, params, own, readers, numbers)
     keep = {base(result) for result in graph.results}
+    stored = fusion.stored - (unread(fusion.clusters, readers) - keep)
+    planner = Planner(context, graph, fusion, params, own, readers, numbers, stored)
     for cluster in fusion.clusters:
         take_over_operands(planner, cluster, keep)
-    planner.unread = unread(planner) - keep
     bind_targets(planner, targets)
     statements: list[Statement] = []
     for cluster in ordered(planner):
@@ -129,8 +129,7 @@ def emit(planner: Planner, cluster: Cluster, statements: list[Statement]) -> Non
         case Branch() as branch:
             emit_branch(planner, branch, statements)
         case None:
-            needed = planner.fusion.stored - planner.unread
-            results = [item for item in cluster.items if item in needed]
+            results = [item for item in cluster.items if item in planner.stored]
             if results:
                 launch(planner, cluster, results, statements)
         case node:
@@ -240,16 +239,16 @@ def emit_loop(planner: Planner, loop: Loop, statements: list[Statement]) -> None
     statements.append(While(condition, flag, body, loop.trip_count))
 
 
-def unread(planner: Planner) -> frozenset[Node]:
+def unread(clusters: Iterable[Cluster], readers: Mapping[Node, set[Cluster]]) -> set[Node]:
     """Values that only loops ask for, which replace them before they read them."""
     found: set[Node] = set()
-    for cluster in planner.fusion.clusters:
+    for cluster in clusters:
         if isinstance(loop := cluster.structure, Loop):
             replaced = covered(loop)
             given = [base(child) for child in loop.inputs]
             read = {value for k, value in enumerate(given) if k not in replaced}
-            found |= {v for v in given if v not in read and planner.readers.get(v) == {cluster}}
-    return frozenset(found)
+            found |= {v for v in given if v not in read and readers.get(v) == {cluster}}
+    return found
 
 
 def emit_branch(planner: Planner, branch: Branch, statements: list[Statement]) -> None:

@@ -5,7 +5,7 @@ buffer_of(planner, value)  ->  the Buffer of an argument, a constant, a target o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import field
 
 from tinyhlo.ir.graph import (
@@ -67,10 +67,10 @@ class Planner:
     writable: set[Param]  # whose memory this block may overwrite
     readers: dict[Node, set[Cluster]]
     numbers: dict[Node, int]  # of computed values, in topological order
+    stored: Set[Node]  # values that clusters compute and put in memory
     bound: dict[Node, Buffer] = field(default_factory=dict)  # value -> where to compute it
     in_place: dict[Node, Node] = field(default_factory=dict)  # value -> the value it overwrites
     buffers: dict[Node, Buffer] = field(default_factory=dict)
-    unread: frozenset[Node] = frozenset()  # values that need memory but no computation
 
 
 def result_of(node: Node, position: int) -> Node:
