@@ -39,12 +39,17 @@ class LiveRange:
 
 def plan(body: Block) -> tuple[Block, int]:
     """Assign offsets to all arena buffers of `body`; returns (placed body, arena bytes)."""
+    offsets, size = offsets_of(body)
+    placed = {buffer: replace(buffer, position=offset) for buffer, offset in offsets.items()}
+    return rename(body, placed), size
+
+
+def offsets_of(body: Block) -> tuple[dict[Buffer, int], int]:
+    """Where each arena buffer begins, and the arena's bytes."""
     ranges: dict[Buffer, LiveRange] = {}
     number(body, 0, ranges)
     share_swapped(body, ranges)
-    offsets, size = best_fit(ranges)
-    placed = {buffer: replace(buffer, position=offset) for buffer, offset in offsets.items()}
-    return rename(body, placed), size
+    return best_fit(ranges)
 
 
 def touched(statement: Statement) -> tuple[Buffer, ...]:

@@ -27,7 +27,7 @@ from tinyhlo.ir.dtypes import BY_NUMPY, U32
 from tinyhlo.ir.graph import TensorType
 from tinyhlo.numbers import round_up
 from tinyhlo.records import dataclass
-from tinyhlo.schedule import memory as planning
+from tinyhlo.schedule.memory import everything, offsets_of, rename
 from tinyhlo.schedule.program import (
     Block,
     Buffer,
@@ -67,15 +67,13 @@ def plan_of(program: Program, target: Target, users: Container[str] = ()) -> Pla
     kernels = tuple(kernels_of(program.body))
     calls = tuple(k for k in kernels if library_call_of(k, users) is not None)
     module = module_of((k for k in kernels if k not in calls), target, residents)
-    writer = Writer(layout, module, calls)
     tables = [np.asarray(table) for table in module.tables]
-    for table in tables:
-        writer.tables.append(layout.place(words_of(BY_NUMPY[table.dtype]) * table.size))
+    starts = [layout.place(words_of(BY_NUMPY[table.dtype]) * table.size) for table in tables]
     scratch = max((kernel.scratch_words for kernel in module.kernels.values()), default=0)
-    writer.scratch = layout.place(scratch)
+    writer = Writer(layout, module, calls, starts, layout.place(scratch))
     body = writer.block(program.body)
     constants = (*(np.asarray(constant.value) for constant in program.constants), *tables)
-    places = (*layout.constants, *writer.tables)
+    places = (*layout.constants, *starts)
     json = {
         "name": program.name,
         "words": layout.words,
@@ -111,7 +109,7 @@ class Layout:
         for buffer in dict.fromkeys((*program.inputs, *program.outputs)):
             self.at[buffer] = self.place(words_in(buffer.type))
         self.constants = [self.place(words_in(each.type)) for each in program.constants]
-        arena = [b for b in planning.everything(program.body) if b.place is Place.ARENA]
+        arena = [b for b in everything(program.body) if b.place is Place.ARENA]
         wide = {
             buffer: Buffer(
                 f"{buffer.name} {buffer.type}", TensorType((words_in(buffer.type),), U32),
@@ -119,11 +117,7 @@ class Layout:
             )
             for buffer in arena
         }  # fmt: skip
-        ranges: dict[Buffer, planning.LiveRange] = {}
-        body = planning.rename(program.body, wide)
-        planning.number(body, 0, ranges)
-        planning.share_swapped(body, ranges)
-        offsets, size = planning.best_fit(ranges)
+        offsets, size = offsets_of(rename(program.body, wide))
         start = self.place(size // 4)
         self.at |= {buffer: start + offsets[own] // 4 for buffer, own in wide.items()}
 
@@ -139,12 +133,14 @@ class Layout:
 
 
 class Writer:
-    """Statements as lists."""
+    """Statements as lists; `tables` and `scratch` are where those begin."""
 
-    def __init__(self, layout: Layout, module: WgslModule, calls: Sequence[Kernel]) -> None:
+    def __init__(
+        self, layout: Layout, module: WgslModule, calls: Sequence[Kernel], tables: Sequence[int],
+        scratch: int,
+    ) -> None:  # fmt: skip
         self.layout, self.module, self.calls = layout, module, calls
-        self.tables: list[int] = []
-        self.scratch = 0
+        self.tables, self.scratch = tables, scratch
         self.numbers: dict[Buffer | int, int] = {}
         self.starts: list[int] = []
 
