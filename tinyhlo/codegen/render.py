@@ -90,8 +90,7 @@ def render(
     kernel: Kernel, target: Target, runs: float, places: int, number: int, modules: Modules,
     moves: Moves,
 ) -> Rendered:  # fmt: skip
-    name = "".join(c if c.isalnum() or c == "_" else "_" for c in kernel.name)
-    symbol = f"k{number}_{name}"
+    symbol = f"k{number}_{kernel.identifier}"
     loops = loops_of(kernel, target, runs, moves)
     inline = is_inline(kernel, loops, runs, places, modules.entry.length)
     declarations = modules.part(inline).declarations

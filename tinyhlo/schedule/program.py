@@ -67,6 +67,11 @@ class Kernel:
     why: tuple[str, ...] = ()
 
     @property
+    def identifier(self) -> str:
+        """Its name, as languages take it."""
+        return "".join(c if c.isalnum() else "_" for c in self.name)
+
+    @property
     def root(self) -> Node:
         """The node that says which kind it is."""
         return maker((self.graph.results or self.graph.effects)[0])

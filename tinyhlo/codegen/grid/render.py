@@ -50,13 +50,12 @@ def device_code(
     kernels, residents = list(kernels), residents or {}
     check_types(kernels, residents, target)
     for kernel in kernels:
-        clean = "".join(c if c.isalnum() else "_" for c in kernel.name)
         own: list[str] = []
         if kernel in residents:
-            symbol = f"r{len(rendered)}_{clean}"
+            symbol = f"r{len(rendered)}_{kernel.identifier}"
             rendered[kernel] = render_resident(residents[kernel], target, symbol, functions, own)
         else:
-            symbol = f"k{len(rendered)}_{clean}"
+            symbol = f"k{len(rendered)}_{kernel.identifier}"
             rendered[kernel] = render(lower(kernel, target), target, symbol, functions, own)
         texts[kernel] = "\n".join(own)
     check_arguments({kernel: each.most_arrays for kernel, each in rendered.items()}, target)

@@ -86,9 +86,8 @@ def module_of(
     tables: list[np.ndarray] = []
     rendered: dict[Kernel, WgslKernel] = {}
     for kernel in kernels:
-        clean = "".join(c if c.isalnum() else "_" for c in kernel.name)
         if kernel in residents:
-            symbol = f"r{len(rendered)}_{clean}"
+            symbol = f"r{len(rendered)}_{kernel.identifier}"
             found = render_resident(residents[kernel], target, symbol, functions)
             texts.append(found.text)
             own = tuple(Table(len(tables) + k) for k in range(len(found.tables)))
@@ -96,7 +95,7 @@ def module_of(
             buffers = tuple(range(len(residents[kernel].buffers)))
             rendered[kernel] = WgslKernel((Dispatch(symbol, 1, (*buffers, *own)),))
             continue
-        symbol = f"k{len(rendered)}_{clean}"
+        symbol = f"k{len(rendered)}_{kernel.identifier}"
         rendered[kernel] = render(kernel, target, symbol, functions, texts, tables)
     check_arguments({kernel: each.most_arrays for kernel, each in rendered.items()}, target)
     source = "\n".join([prelude(target), *functions.values(), *texts])
