@@ -49,7 +49,7 @@ from tinyhlo.codegen.loops import (
     WarpgroupProducts,
     WriteTexel,
 )
-from tinyhlo.codegen.walks import computed_in, loads_of, parts, places, walk
+from tinyhlo.codegen.walks import all_loads, computed_in, loads_of, parts, places, walk
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, substitute
 from tinyhlo.ir.ops import Op
@@ -174,8 +174,7 @@ def all_values(statements: Iterable[Statement]) -> list[Expression]:
 
 def memories_read(body: Iterable[Statement]) -> set[Memory]:
     """Memory that expressions below a body load from."""
-    loads = walk(all_values(below(body)), lambda e: e.loads > 0, parts)
-    return {e.memory for e in loads if isinstance(e, Load)}
+    return {load.memory for load in all_loads(all_values(below(body)))}
 
 
 def memories_in(body: Body) -> set[Memory]:

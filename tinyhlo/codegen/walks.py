@@ -86,3 +86,13 @@ def work_of(values: Iterable[Expression]) -> int:
 def loads_of(root: Expression) -> list[Load]:
     """Loads anywhere in an expression."""
     return [e for e in walk([root], lambda e: e.loads > 0) if isinstance(e, Load)]
+
+
+def all_loads(roots: Iterable[Expression]) -> list[Load]:
+    """Those of indices too."""
+    return [e for e in walk(roots, lambda e: e.loads > 0, parts) if isinstance(e, Load)]
+
+
+def plain_loads(roots: Iterable[Expression]) -> list[Load]:
+    """Those that are made whenever the values are computed: none under a guard."""
+    return [e for e in walk(roots, below=arguments) if isinstance(e, Load)]

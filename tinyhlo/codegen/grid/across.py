@@ -16,7 +16,7 @@ what it shares with the one before is computed twice, alike.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from math import prod
@@ -46,7 +46,7 @@ from tinyhlo.codegen.loops import (
     Store,
     Synchronize,
 )
-from tinyhlo.codegen.walks import arguments, walk, work_of
+from tinyhlo.codegen.walks import plain_loads, work_of
 from tinyhlo.ir.dtypes import I32, DType
 from tinyhlo.ir.index import Index, Var, constant, index, substitute, unravel
 from tinyhlo.ir.ops import Op
@@ -80,7 +80,9 @@ def tiled(statement: Statement, items: int, in_place: bool, target: Target) -> L
         return None
     for along in variables:
         if all(s.index.coefficient(along) == 1 for s in stores):
-            loads = [load for load in unconditional_loads(stores) if is_across(load, along)]
+            loads = [
+                load for load in plain_loads(s.value for s in stores) if is_across(load, along)
+            ]
             inner = [u for u in variables for load in loads if load.index.coefficient(u) == 1]
             tiles = Tiles(variables, inner[0], along, loads, items, target) if inner else None
             return tiles.loop(body) if tiles and tiles.pay(in_place) else None
@@ -103,12 +105,6 @@ def is_one(where: Index, outer: Var, inner: Var) -> bool:
     """Whether an index counts on through the iterations of two loops."""
     step = where.coefficient(inner)
     return step is not None and where.coefficient(outer) == step * inner.extent
-
-
-def unconditional_loads(body: Iterable[Statement]) -> list[Load]:
-    """What is loaded for every element, wherever that is."""
-    values = [value for s in body for value in values_in(s)]
-    return [e for e in walk(values, below=arguments) if isinstance(e, Load)]
 
 
 def is_across(load: Load, var: Var) -> bool:

@@ -13,21 +13,21 @@ scratch of the device.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
 
 from tinyhlo.codegen.bodies import (
     all_indices,
+    all_values,
     allocated,
     below,
     memories_read,
     names_in,
     names_set,
     nest_of,
-    values_in,
 )
-from tinyhlo.codegen.expressions import Expression, Load, Memory, Read
+from tinyhlo.codegen.expressions import Load, Memory, Read
 from tinyhlo.codegen.grid.several import elements_of, several
 from tinyhlo.codegen.loops import (
     Accumulate,
@@ -46,7 +46,7 @@ from tinyhlo.codegen.loops import (
     Turns,
     guarded,
 )
-from tinyhlo.codegen.walks import parts, walk
+from tinyhlo.codegen.walks import all_loads
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.index import ZERO, Condition, Data, Index, Var, index, unravel
 from tinyhlo.numbers import ceil_div
@@ -123,7 +123,8 @@ def crosses(loop: Loop) -> bool:
         if isinstance(s, Store) and s.memory not in own:
             written.setdefault(s.memory, set()).add(s.index)
     return bool(written) and any(
-        e.memory in written and written[e.memory] != {e.index} for e in loads_below(loop.body)
+        e.memory in written and written[e.memory] != {e.index}
+        for e in all_loads(all_values(below(loop.body)))
     )
 
 
@@ -263,20 +264,10 @@ def innermost(loop: Loop) -> Var:
 def is_contiguous(loop: Loop, var: Var, others: Var | None = None) -> bool:
     """Whether memory that the loop reads or writes lies side by side along `var`; that which is the
     same for all of `others` does not count."""
-    places = [*all_indices(loop.body), *(load.index for load in loads_below(loop.body))]
     return any(
         place.coefficient(var) == 1 and (others is None or place.coefficient(others) != 0)
-        for place in places
+        for place in all_indices(loop.body)
     )
-
-
-def loads_below(body: Iterable[Statement]) -> list[Load]:
-    return all_loads(*(value for s in below(body) for value in values_in(s)))
-
-
-def all_loads(*roots: Expression) -> list[Load]:
-    """Those of indices too."""
-    return [e for e in walk(roots, lambda e: e.loads > 0, parts) if isinstance(e, Load)]
 
 
 def dealt(body: Body, items: int) -> Body:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from math import prod
 
 from tinyhlo.codegen.bodies import substituted
@@ -29,7 +29,7 @@ from tinyhlo.codegen.contraction.cut import at_most
 from tinyhlo.codegen.expressions import Expression, Load, Memory, exchanged
 from tinyhlo.codegen.loops import Allocate, Axis, Body, Loop, LoopProgram, Statement, Store, nested
 from tinyhlo.codegen.moves.basic import over_nests
-from tinyhlo.codegen.walks import arguments, walk
+from tinyhlo.codegen.walks import plain_loads
 from tinyhlo.ir.index import Index, Var, constant, index, substitute
 from tinyhlo.numbers import ceil_div, power_of_two, round_up
 from tinyhlo.records import dataclass
@@ -90,7 +90,11 @@ def turned_nest(
     if column is None:
         return ()
     written = {s.memory for s in stores}
-    across = [x for x in plain_loads(stores) if x.memory not in written and is_far(x, column)]
+    across = [
+        x
+        for x in plain_loads(s.value for s in stores)
+        if x.memory not in written and is_far(x, column)
+    ]
     found = Counter(v for x in across for v in variables if x.index.coefficient(v) in STEPS)
     if not found:
         return ()
@@ -158,13 +162,12 @@ def goes_on(longer: Var, column: Var, stores: Sequence[Store]) -> bool:
         and len(stores) * column.extent <= OPERANDS
         and longer.extent > column.extent
         and all(s.index.coefficient(longer) == len(stores) * column.extent for s in stores)
-        and all(is_far(load, longer) for load in plain_loads(stores) if is_far(load, column))
+        and all(
+            is_far(load, longer)
+            for load in plain_loads(s.value for s in stores)
+            if is_far(load, column)
+        )
     )
-
-
-def plain_loads(stores: Iterable[Store]) -> list[Load]:
-    """Loads that are made for every element: none under a guard."""
-    return [e for e in walk((s.value for s in stores), below=arguments) if isinstance(e, Load)]
 
 
 def is_far(load: Load, column: Var) -> bool:

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tinyhlo.codegen.bodies import below, indices_in, values_in
+from tinyhlo.codegen.bodies import all_values, below
 from tinyhlo.codegen.expressions import Apply, Expression, Literal, Load, Memory, as_affine
 from tinyhlo.codegen.loops import Body
-from tinyhlo.codegen.walks import computed_in, parts
+from tinyhlo.codegen.walks import parts
 from tinyhlo.ir.index import Condition, Index, Var, substitute
 from tinyhlo.ir.ops import Op
 
@@ -29,10 +29,7 @@ def needed_tile(
 ) -> tuple[Condition, ...]:
     """Conditions under which some element of a tile is read by `body`; `spans` gives the first
     and last value of each variable within the tile."""
-    statements = tuple(below(body))
-    values = [value for s in statements for value in values_in(s)]
-    values += [value for s in statements for i in indices_in(s) for value in computed_in(i)]
-    held = Reads(scores).of_all(values)
+    held = Reads(scores).of_all(all_values(below(body)))
     in_order = sorted(held or (), key=lambda condition: condition.serial)
     found = (widest(condition, spans) for condition in in_order)
     return tuple(c for c in found if c is not None and not c.always)

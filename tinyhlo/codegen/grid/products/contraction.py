@@ -30,7 +30,6 @@ from tinyhlo.codegen.contraction.layout import (
     operand_strides,
 )
 from tinyhlo.codegen.expressions import Apply, Expression, Guard, Load, Memory, Read, literal
-from tinyhlo.codegen.grid.mapping import all_loads
 from tinyhlo.codegen.grid.products.tiles import Extents, Tile, choose_tile
 from tinyhlo.codegen.grid.sizes import shared_itemsize
 from tinyhlo.codegen.loops import (
@@ -49,6 +48,7 @@ from tinyhlo.codegen.loops import (
 )
 from tinyhlo.codegen.lowering.fused import LoweringAround
 from tinyhlo.codegen.moves.work import cost
+from tinyhlo.codegen.walks import all_loads
 from tinyhlo.ir.dtypes import F32, F64
 from tinyhlo.ir.graph import Node, Reduce
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, index, linear, point_of, unravel
@@ -130,8 +130,8 @@ class Product:
             self.lowering.value(node, list(point_of(node.shape)), ())
             for node in (self.c.left, self.c.right)
         ]
-        return all(load.memory not in changed for load in all_loads(*operands)) and all(
-            load.memory not in changed or load.index == where for load in all_loads(value)
+        return all(load.memory not in changed for load in all_loads(operands)) and all(
+            load.memory not in changed or load.index == where for load in all_loads([value])
         )
 
     def program(self, tile: Tile) -> LoopProgram:
