@@ -18,9 +18,8 @@ from tinyhlo.ir.ops import TRANSCENDENTAL_COST
 from tinyhlo.ir.printer import label
 from tinyhlo.ir.transform import find_transform
 from tinyhlo.ir.views import reshape_index
-from tinyhlo.ir.walks import reachable
 from tinyhlo.schedule.access import Indices, is_prefix, reducer_of, space_of, terms_of
-from tinyhlo.schedule.clusters import MAX_READS, Cluster, Reads, Values, reaches_around
+from tinyhlo.schedule.clusters import MAX_READS, Cluster, Reads, Values, inside, reaches_around
 from tinyhlo.schedule.columns import extents, share_columns
 from tinyhlo.schedule.items import LONGEST
 from tinyhlo.schedule.joined import is_joined
@@ -117,18 +116,14 @@ def is_behind_test(value: Node, consumer: Cluster) -> bool:
     if value.type.size <= SERIAL_LIMIT or not 1 < terms_of(value) <= SHORT_SUM:
         return False
 
-    def below(node: Node) -> Sequence[Node]:
-        return () if base(node) in consumer.reads else node.inputs
-
-    inside = reachable(consumer.items, below)
-    pads = [node for node in inside if isinstance(node, Pad)]
-    return value in map(base, reachable(pads, below))
+    pads = [node for node in inside(consumer.items, consumer.reads) if isinstance(node, Pad)]
+    return value in map(base, inside(pads, consumer.reads))
 
 
 def work_of_sum(reducer: Reduce | MultiReduce, reads: Reads) -> int:
     """Operations for one result of a reduce."""
-    inside = reachable(reducer.inputs, lambda n: () if base(n) in reads else n.inputs)
-    return terms_of(reducer) * (1 + sum(own_work(node) for node in inside if node.type.size > 1))
+    computed = inside(reducer.inputs, reads)
+    return terms_of(reducer) * (1 + sum(own_work(node) for node in computed if node.type.size > 1))
 
 
 def reads_by_rows(consumer: Cluster, value: Node) -> bool:
@@ -202,8 +197,7 @@ def why_no_epilogue(consumer: Cluster, other: Cluster, value: Node, values: Valu
         return f"sums of rows fill vectors, and {name(consumer)} would follow each alone"
     if len(consumer.items) > 1 or reducer_of(consumer.items[0]) is not None:
         return f"{name(consumer)} does more than elementwise work"
-    inside = reachable(consumer.items, lambda n: () if base(n) in consumer.reads else n.inputs)
-    if sum(map(is_joined, inside)) > 1:
+    if sum(map(is_joined, inside(consumer.items, consumer.reads))) > 1:
         return f"{name(consumer)} is one of several values by its position"
     item, reads = consumer.items[0], consumer.reads[value]
     if not (is_identity(item, reads, value) or is_rearranged(item, reads, value)):
@@ -224,8 +218,8 @@ def follows_rows(consumer: Cluster, other: Cluster, value: Node) -> bool:
     multiplies a vector, vectors run along the rows. In a kernel of its own it fills vectors."""
     if value.type.size < MIN_APART or directions(other.items, other.by_item) != {False}:
         return False
-    inside = reachable(consumer.items, lambda n: () if base(n) in consumer.reads else n.inputs)
-    return any(own_work(node) >= TRANSCENDENTAL_COST and node.type.size > 1 for node in inside)
+    computed = inside(consumer.items, consumer.reads)
+    return any(own_work(node) >= TRANSCENDENTAL_COST and node.type.size > 1 for node in computed)
 
 
 def is_identity(item: Node, reads: Set[Indices], value: Node) -> bool:

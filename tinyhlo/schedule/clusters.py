@@ -5,7 +5,7 @@ merge(consumer, producer)     # the producer's items are computed in the consume
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import field
 from graphlib import TopologicalSorter
 
@@ -13,6 +13,7 @@ from tinyhlo.ir.graph import Node
 from tinyhlo.ir.walks import reachable
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.access import Indices
+from tinyhlo.schedule.values import base
 
 MAX_READS = 32
 
@@ -89,6 +90,11 @@ def readers_of(clusters: Iterable[Cluster]) -> dict[Node, set[Cluster]]:
         for value in cluster.reads:
             readers.setdefault(value, set()).add(cluster)
     return readers
+
+
+def inside(roots: Iterable[Node], reads: Container[Node]) -> Iterator[Node]:
+    """What a kernel computes `roots` from, up to and with the values that it reads."""
+    return reachable(roots, lambda node: () if base(node) in reads else node.inputs)
 
 
 def merge(target: Cluster, other: Cluster) -> None:

@@ -15,9 +15,8 @@ from tinyhlo.ir.build import ALIASES
 from tinyhlo.ir.graph import Branch, LibraryCall, Loop, Node, Output, Param, Scatter, UpdateSlice
 from tinyhlo.ir.index import index, linear
 from tinyhlo.ir.rewrite import splat_value
-from tinyhlo.ir.walks import reachable
 from tinyhlo.schedule.access import UNKNOWN, space_of, updated_element
-from tinyhlo.schedule.clusters import Cluster, needs, run_before
+from tinyhlo.schedule.clusters import Cluster, inside, needs, run_before
 from tinyhlo.schedule.planner import Planner, result_of
 from tinyhlo.schedule.program import Buffer
 from tinyhlo.schedule.values import base, in_memory
@@ -90,8 +89,7 @@ def is_read_elsewhere(cluster: Cluster, operand: Node, node: Node) -> bool:
     if operand.type.size > 1:
         return cluster.reads[operand] != {()}
     # The only element is read at the same index by both: follow the other inputs instead.
-    inside = reachable(others, lambda n: () if base(n) in cluster.reads else n.inputs)
-    return any(base(child) is operand for child in inside)
+    return any(base(child) is operand for child in inside(others, cluster.reads))
 
 
 def is_own(cluster: Cluster, operand: Node) -> bool:
