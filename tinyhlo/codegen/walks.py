@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 from tinyhlo.codegen.expressions import Apply, Expression, Guard, IndexValue, Load, Rarely
 from tinyhlo.ir.index import Data, Index, Quotient, Remainder
-from tinyhlo.ir.ops import TRANSCENDENTAL, Op
+from tinyhlo.ir.ops import FUNCTIONS
 
-SLOW = 16  # ops that a function is about
+FUNCTION_OPS = 16  # that one is about
 
 
 def operands(e: Expression) -> tuple[Expression, ...]:
@@ -80,7 +80,7 @@ def walk(
 def work_of(values: Iterable[Expression]) -> int:
     """About how many ops computing them all takes."""
     ops = [e.op for e in walk(values, below=parts) if isinstance(e, Apply)]
-    return sum(SLOW if op in TRANSCENDENTAL or op is Op.REM else 1 for op in ops)
+    return sum(FUNCTION_OPS if op in FUNCTIONS else 1 for op in ops)
 
 
 def loads_of(root: Expression) -> list[Load]:

@@ -86,6 +86,7 @@ TRANSCENDENTAL = frozenset(
     {Op.EXP, Op.EXPM1, Op.LOG, Op.LOG1P, Op.SIN, Op.COS, Op.TAN, Op.TANH, Op.ERF, Op.ERFC, Op.POW}
     | {Op.ATAN2}
 )
+FUNCTIONS = TRANSCENDENTAL | {Op.REM}  # of floats they are functions, no instructions
 # What an op costs for an element, in additions; all others cost 1. Estimates of whole loops and
 # kernels (`codegen/moves/work.py`, `codegen/report.py`) count SLOW ones as 1, too: there, cost is
 # mostly that of loads. GPUs have instructions for some (`work_of` in `codegen/walks.py`).

@@ -49,7 +49,7 @@ from tinyhlo.codegen.math.expand import expand as expand_function
 from tinyhlo.codegen.scopes import Scopes, Value
 from tinyhlo.ir.dtypes import BOOL, F16, F32, F64, I64, U8, DType
 from tinyhlo.ir.index import Index, Var, substitute
-from tinyhlo.ir.ops import TRANSCENDENTAL, Op
+from tinyhlo.ir.ops import FUNCTIONS, Op
 from tinyhlo.schedule.planner import SCALAR_BYTES
 from tinyhlo.target import SHORT, Target
 
@@ -162,7 +162,7 @@ class Values(Scopes):
             return e.op in DIVISIONS and self.is_varying(e.free) and pays(*e.arguments)
         if e.op is Op.DIV:
             return self.has_one_divisor(*e.arguments)
-        return e.op in TRANSCENDENTAL or e.op is Op.REM
+        return e.op in FUNCTIONS
 
     def has_one_divisor(self, x: Expression, y: Expression) -> bool:
         """Whether lanes divide floats by what is known before the loop, where that is slow: two

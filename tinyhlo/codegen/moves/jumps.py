@@ -25,9 +25,7 @@ from tinyhlo.codegen.loops import Body, Loop, Statement
 from tinyhlo.codegen.walks import parts, walk
 from tinyhlo.ir.dtypes import I32
 from tinyhlo.ir.index import Condition, Data, index
-from tinyhlo.ir.ops import TRANSCENDENTAL, Op
-
-LONG = TRANSCENDENTAL | {Op.REM}
+from tinyhlo.ir.ops import FUNCTIONS, Op
 
 
 def with_jumps(body: Body, moves: list[str]) -> Body:
@@ -70,7 +68,7 @@ def takes_long(choice: Apply, values: Iterable[Expression], loop: Loop) -> bool:
     others = walk(values, below=lambda e: () if e is choice else parts(e))
     needed = {*others, *walk(choice.arguments[:1], below=parts)}
     return any(
-        isinstance(e, Apply) and e.op in LONG and loop.var in e.free
+        isinstance(e, Apply) and e.op in FUNCTIONS and loop.var in e.free
         for e in walk(choice.arguments[1:], lambda e: e not in needed)
     )
 
