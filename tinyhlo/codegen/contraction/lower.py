@@ -401,8 +401,7 @@ class Builder:
         for part in range(1, plan.parts):
             total = Apply(Op.ADD, (total, Load(self.tile, source + part * self.sums)), total.dtype)
         total = cast(total, self.node.dtype)
-        self.lowering.read = lambda _: total
-        value = self.lowering.value(result, where)
+        value = self.lowering.value_after(total, result, where)
         body: Body = (Store(self.lowering.writes[0], linear(where, result.shape), value),)
         if lane.extent < plan.lanes:
             return nested([v, lane], (vector_loop(r, body, plan.lanes),))

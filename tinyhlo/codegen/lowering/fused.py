@@ -155,6 +155,12 @@ class Lowering:
         planned = moves is not None
         return LoopProgram(name, self.reads, self.writes, body, in_place, tables, done, planned)
 
+    def next_part(self) -> Lowering:
+        """Of what follows in the kernel: it has the same tables, and other names."""
+        part = Lowering(self.kernel, self.tables)
+        part.names = self.names
+        return part
+
     # --- scopes ------------------------------------------------------------------------------
 
     def nest(
@@ -385,6 +391,13 @@ class LoweringAround(Lowering):
         super().__init__(kernel, tables)
         self.node, self.read = node, read
         self.seen: set[Position] = set()
+
+    def value_after(
+        self, own: Expression, node: Node, at: Sequence[Index], guards: Conditions = ()
+    ) -> Expression:
+        """The value of `node`, where that in the middle is `own`."""
+        self.read = lambda _: own
+        return self.value(node, at, guards)
 
     def compute(self, node: Node, at: Position, scope: Scope, guards: Conditions) -> Expression:
         if node is not self.node:

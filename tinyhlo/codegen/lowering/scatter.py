@@ -57,13 +57,7 @@ def with_operand(
     body: Body = ()
     updates = Updates(root, result_memories(kernel, copies.writes))
     if updates.size and root.results[0].size:
-
-        def lowering() -> Lowering:
-            new = Lowering(kernel, copies.tables)
-            new.names = copies.names
-            return new
-
-        body = ways(updates, lowering) or one_by_one(updates, lowering())
+        body = ways(updates, copies.next_part) or one_by_one(updates, copies.next_part())
     return copies.program(copies.root.body() + body)
 
 

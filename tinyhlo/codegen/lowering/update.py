@@ -25,8 +25,7 @@ def lower_update_slice(kernel: Kernel, _: Target) -> LoopProgram:
     lowering = Lowering(kernel)
     if not kernel.in_place:
         lowering.store(operand, lowering.writes[0])
-    block = Lowering(kernel, lowering.tables)
-    block.names = lowering.names
+    block = lowering.next_part()
     if update.type.size:
         first = tuple(
             as_index(block.emit(start, block.position(()), block.root, ()), (0, n - m))

@@ -269,10 +269,9 @@ class Builder:
         where = self.layout.in_result(at, result)
         number = tile * sizes.rows + index(r)
         total = Load(self.tile, number * sizes.columns + index(lane))
-        self.epilogue.read = lambda _: total
         inside_m = Condition(row + index(r), 0, self.packing.row_count)
         inside_n = Condition(first + index(lane), 0, self.packing.width)
-        value = self.epilogue.value(result, where, (inside_m, inside_n))
+        value = self.epilogue.value_after(total, result, where, (inside_m, inside_n))
         store = Store(self.epilogue.writes[0], linear(where, result.shape), value)
         edge_from = self.packing.width - sizes.columns + 1
         whole = Condition(first, 0, edge_from)

@@ -299,8 +299,8 @@ class Product:
         at = self.along(self.c.batch, batch)
         at |= self.along(self.c.m, row) | self.along(self.c.n, column)
         where = self.layout.in_result(at, result)
-        self.lowering.read = lambda _: total
-        value = self.lowering.value(result, where, needed(*self.bounds(row, column)))
+        inside = needed(*self.bounds(row, column))
+        value = self.lowering.value_after(total, result, where, inside)
         return Store(self.lowering.writes[0], linear(where, result.shape), value)
 
     def written(self) -> float:
