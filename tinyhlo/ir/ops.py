@@ -88,8 +88,8 @@ TRANSCENDENTAL = frozenset(
 )
 FUNCTIONS = TRANSCENDENTAL | {Op.REM}  # of floats they are functions, no instructions
 # What an op costs for an element, in additions; all others cost 1. Estimates of whole loops and
-# kernels (`codegen/moves/work.py`, `codegen/report.py`) count SLOW ones as 1, too: there, cost is
-# mostly that of loads. GPUs have instructions for some (`work_of` in `codegen/walks.py`).
+# kernels (`codegen/moves/work.py`, `codegen/report.py`) count SLOW ones as 1, too, which their
+# thresholds are made for; those of grids (`work_of` in `codegen/walks.py`) count functions as 16.
 TRANSCENDENTAL_COST = 20
 COSTS = dict.fromkeys(TRANSCENDENTAL, TRANSCENDENTAL_COST) | dict.fromkeys(SLOW, 5)
 # Made by codegen only, never in a Graph
