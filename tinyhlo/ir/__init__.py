@@ -9,9 +9,7 @@ index         index expressions, `views`: what a view does to an index
 simplify      a Graph made simpler: `steps`, `reduce_steps`, `scatter_steps`, `masked` (updates),
               `algebra` (for `rewrite`), `limit`
 contraction   products recognised by their axes, `transform`: those with a small constant matrix
-narrow        values computed in the `regions` that are read: `parts` of axes, `rows` at places;
-              `updates`: arrays with a block replaced, as choices
-accumulate    arrays of few elements, added up in place
+updates       arrays with a block replaced, as choices
 scalars       regions of scalars made elementwise
 order         what a sort's comparator means
 walks         what can be reached from somewhere

@@ -33,7 +33,7 @@ from tinyhlo.schedule.joined import (
     is_joined,
     read_by_windows,
 )
-from tinyhlo.schedule.planes import FEW_PRODUCTS
+from tinyhlo.schedule.passes.planes import FEW_PRODUCTS
 from tinyhlo.schedule.values import (
     STRUCTURES,
     base,

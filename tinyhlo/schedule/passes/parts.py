@@ -30,9 +30,18 @@ from tinyhlo.ir.graph import (
     Window,
     intern,
 )
-from tinyhlo.ir.regions import Need, Part, Parts, Rows, part_of, shape_in, types_in, whole
 from tinyhlo.ir.transform import find_transform
 from tinyhlo.ir.views import axis_groups
+from tinyhlo.schedule.passes.regions import (
+    Need,
+    Part,
+    Parts,
+    Rows,
+    part_of,
+    shape_in,
+    types_in,
+    whole,
+)
 
 
 def of_elementwise(node: Elementwise, own: Parts | Rows) -> Need:

@@ -21,7 +21,7 @@ from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.simplify import simplify
 from tinyhlo.schedule import Program, schedule
-from tinyhlo.schedule.hoist import hoist
+from tinyhlo.schedule.passes.hoist import hoist
 from tinyhlo.schedule.program import Block, Statement, While
 
 DEEP = 600  # operations in a row; pytest itself is some hundred calls deep

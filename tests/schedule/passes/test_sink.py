@@ -16,7 +16,7 @@ from tinyhlo.config import Config
 from tinyhlo.import_stablehlo import import_module
 from tinyhlo.ir.graph import Elementwise, Graph, Loop, Permute
 from tinyhlo.ir.simplify import simplify
-from tinyhlo.schedule.sink import sink
+from tinyhlo.schedule.passes.sink import sink
 
 X, Y = normal(4, 5, 6), normal(6, 5)
 

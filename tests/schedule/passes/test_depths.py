@@ -14,7 +14,7 @@ from tinyhlo.ir.contraction import find_contraction
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.simplify import simplify
 from tinyhlo.runtime.processors import named_target
-from tinyhlo.schedule.depths import even_depths
+from tinyhlo.schedule.passes.depths import even_depths
 
 TARGET = named_target("x86-64-v3", threads=2)
 

@@ -16,7 +16,8 @@ from tinyhlo.compiler import stages
 from tinyhlo.config import Config
 from tinyhlo.ir.graph import Reduce
 from tinyhlo.runtime.processors import named_target
-from tinyhlo.schedule import Program, winograd
+from tinyhlo.schedule import Program
+from tinyhlo.schedule.passes import winograd
 
 TARGET = named_target("x86-64-v3", threads=2)
 NHWC, NCHW = ("NHWC", "HWIO", "NHWC"), ("NCHW", "OIHW", "NCHW")

@@ -18,7 +18,7 @@ from tinyhlo.import_stablehlo import import_module
 from tinyhlo.ir.contraction import find_contraction
 from tinyhlo.ir.graph import Graph, Loop, Reduce
 from tinyhlo.ir.simplify import simplify
-from tinyhlo.schedule.planes import sum_planes
+from tinyhlo.schedule.passes.planes import sum_planes
 
 
 def planned(function: Callable[..., Any], *arguments: np.ndarray) -> Graph:

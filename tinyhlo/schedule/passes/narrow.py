@@ -37,13 +37,23 @@ from tinyhlo.ir.graph import (
     maker,
     topological,
 )
-from tinyhlo.ir.parts import PARTS
-from tinyhlo.ir.regions import Need, Parts, Region, Rows, joined, shape_in, shape_of, taken, whole
 from tinyhlo.ir.rewrite import splat_value
-from tinyhlo.ir.rows import ROWS, read_rows
 from tinyhlo.ir.simplify import rebuild, simplify, step
 from tinyhlo.ir.updates import MOST_CHOICES, as_choice, chain, is_plain
 from tinyhlo.ir.walks import has_control_flow, reachable
+from tinyhlo.schedule.passes.parts import PARTS
+from tinyhlo.schedule.passes.regions import (
+    Need,
+    Parts,
+    Region,
+    Rows,
+    joined,
+    shape_in,
+    shape_of,
+    taken,
+    whole,
+)
+from tinyhlo.schedule.passes.rows import ROWS, read_rows
 
 COMPUTED = (Elementwise, Reduce, *VIEWS)  # what they read need not be in memory
 WORK = (Reduce, MultiReduce, Scan, Sort)  # the rest is computed where it is read
@@ -56,7 +66,7 @@ def narrow(graph: Graph, still: frozenset[int] = frozenset()) -> Graph:
     """The same Graph if all that it computes is read; regions of loops and branches included.
 
     `still`: the params of a loop's body that do not change. Rows of what is computed of them alone
-    are read, not computed in every iteration: `schedule/hoist.py` computes it before the loop."""
+    are read, not computed in every iteration: `hoist` computes it before the loop."""
     needs, updates = needs_of(graph, still)
     if updates:
         return narrow(without(graph, updates), still)

@@ -25,7 +25,7 @@ from tinyhlo.ir.joining import join
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.simplify import simplify
 from tinyhlo.runtime.processors import named_target
-from tinyhlo.schedule.alike import alike
+from tinyhlo.schedule.passes.alike import alike
 
 NONE = 2**31 - 1
 

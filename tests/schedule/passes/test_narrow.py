@@ -10,7 +10,7 @@ import pytest
 
 from tests.random_graphs import Random, random_program, slice_
 from tests.schedule.graphs import I32, mul, normal
-from tinyhlo.ir import build, narrow
+from tinyhlo.ir import build
 from tinyhlo.ir.build import elementwise, param, reduce
 from tinyhlo.ir.dtypes import BOOL, F32
 from tinyhlo.ir.graph import (
@@ -27,11 +27,12 @@ from tinyhlo.ir.graph import (
 )
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.ops import Op
-from tinyhlo.ir.parts import merged_part, split_part
-from tinyhlo.ir.regions import Part, Parts
 from tinyhlo.ir.simplify import simplify
 from tinyhlo.ir.updates import MOST_CHOICES
 from tinyhlo.ir.verifier import verify_graph
+from tinyhlo.schedule.passes import narrow
+from tinyhlo.schedule.passes.parts import merged_part, split_part
+from tinyhlo.schedule.passes.regions import Part, Parts
 
 
 def product(left: Node, right: Node) -> Node:

@@ -16,7 +16,7 @@ from tinyhlo.config import Config
 from tinyhlo.import_stablehlo import import_module
 from tinyhlo.ir.graph import Graph, Loop, Permute, Reduce
 from tinyhlo.ir.simplify import simplify
-from tinyhlo.schedule.terms import in_order_of_terms
+from tinyhlo.schedule.passes.terms import in_order_of_terms
 
 X, W = normal(8, 30, 40), normal(8, 40, 30)
 NUMBERS = 8 * 30 * 40

@@ -11,7 +11,6 @@ import pytest
 from jax import lax
 
 from tinyhlo.import_stablehlo import import_module
-from tinyhlo.ir.accumulate import accumulate, terms_of
 from tinyhlo.ir.build import param
 from tinyhlo.ir.dtypes import F32
 from tinyhlo.ir.graph import Graph, Loop, Node, Param, Scatter, UpdateSlice
@@ -20,6 +19,7 @@ from tinyhlo.ir.ops import Op
 from tinyhlo.ir.simplify import simplify
 from tinyhlo.ir.verifier import verify_graph
 from tinyhlo.ir.walks import users_of
+from tinyhlo.schedule.passes.accumulate import accumulate, terms_of
 
 RANDOM = np.random.default_rng(0)
 TABLE = (40, 6)

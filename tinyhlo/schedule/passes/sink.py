@@ -16,7 +16,7 @@ from tinyhlo.ir import build
 from tinyhlo.ir.graph import Elementwise, Graph, Node, Permute
 from tinyhlo.ir.simplify import rebuild, step
 from tinyhlo.ir.walks import Users, has_control_flow, users_of
-from tinyhlo.schedule.terms import Order, small_among
+from tinyhlo.schedule.passes.terms import Order, small_among
 
 
 def sink(graph: Graph) -> Graph:

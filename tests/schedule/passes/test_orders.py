@@ -17,7 +17,7 @@ from tinyhlo.import_stablehlo import import_module
 from tinyhlo.ir.contraction import find_contraction
 from tinyhlo.ir.graph import Graph, Permute
 from tinyhlo.ir.simplify import simplify
-from tinyhlo.schedule.orders import as_read, in_order, in_orders
+from tinyhlo.schedule.passes.orders import as_read, in_order, in_orders
 
 X, Y, W = normal(96, 40), normal(96, 24), normal(40, 24)
 

@@ -20,7 +20,7 @@ from tinyhlo.ir.dtypes import F32, F64
 from tinyhlo.ir.graph import Loop, Node, Permute
 from tinyhlo.ir.ops import Op
 from tinyhlo.records import dataclass
-from tinyhlo.schedule.lift import Lift
+from tinyhlo.schedule.passes.lift import Lift
 from tinyhlo.target import Target
 
 TILE_VECTORS = 2  # columns of a tile

@@ -13,8 +13,8 @@ import pytest
 from jax import lax
 
 from tests.schedule.graphs import TARGET, launches, normal
+from tests.schedule.passes.test_hoist import planned, products, split
 from tests.schedule.programs import run_program
-from tests.schedule.test_hoist import planned, products, split
 from tinyhlo.codegen.lowering.kernel import lower_kernel
 from tinyhlo.import_stablehlo import import_module
 from tinyhlo.ir.contraction import find_contraction
