@@ -74,7 +74,7 @@ codegen.sort.radix: STRIP=64,512
 codegen.sort.select: LONG=16,131072
 schedule.passes.accumulate: FEWER=1,2
 ir.einsum: HUGE=1,4194304
-ir.masked: FEWER=1,2
+ir.steps.masked: FEWER=1,2
 schedule.passes.narrow: FEWER=1,2
 schedule.across: LARGE=1,16384 REPEATED=1,8 LONG_RUN=1,16
 schedule.apart: ROW_LIMIT=4,64,65536 SERIAL_LIMIT=1,16384 MIN_ROWS=1,4 MIN_APART=1,64

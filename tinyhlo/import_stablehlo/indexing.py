@@ -21,7 +21,7 @@ from tinyhlo.ir.dtypes import DType, index_dtype
 from tinyhlo.ir.graph import Graph, Node, Shape
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.joining import join, nth, part
-from tinyhlo.ir.steps import is_known
+from tinyhlo.ir.walks import is_known
 from tinyhlo.records import dataclass
 
 FEW_RUNS = 4  # beyond so many runs of starts a gather stays one Gather,

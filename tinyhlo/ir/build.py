@@ -1,4 +1,5 @@
-"""Typed constructors of nodes: infer the result type, fold what is trivial.
+"""Typed constructors of nodes: infer the result type, fold what is trivial. `splat_value`: `full`
+read back.
 
 y = binary(Op.ADD, x, broadcast(scalar(1.0, F32), x.shape))
 """
@@ -44,6 +45,15 @@ def scalar(value: Any, dtype: DType) -> ir.Constant:
 def full(value: Any, shape: Shape, dtype: DType) -> Node:
     """A splat: an expanded scalar."""
     return broadcast(scalar(value, dtype), shape)
+
+
+def splat_value(node: Node) -> np.ndarray | None:
+    """The scalar that every element of `node` is known to be."""
+    while isinstance(node, (ir.Expand, ir.Reshape)):
+        node = node.inputs[0]
+    if isinstance(node, ir.Constant) and node.value.size == 1:
+        return node.value.reshape(())
+    return None
 
 
 def iota(shape: Shape, dtype: DType, axis: int) -> Node:

@@ -15,11 +15,11 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from tinyhlo.ir.build import splat_value
 from tinyhlo.ir.contraction import varies
 from tinyhlo.ir.graph import Constant, Elementwise, Expand, Graph, Node, Permute, Reduce, Reshape
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.ops import MULTIPLICATIONS, Op
-from tinyhlo.ir.rewrite import splat_value
 from tinyhlo.records import dataclass
 
 _found: WeakKeyDictionary[Node, Transform | None] = WeakKeyDictionary()

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from math import prod
 
+from tinyhlo.ir.build import splat_value
 from tinyhlo.ir.graph import (
     VIEWS,
     Barrier,
@@ -27,7 +28,6 @@ from tinyhlo.ir.graph import (
     maker,
 )
 from tinyhlo.ir.index import Index, Var, axis_variables, index, linear
-from tinyhlo.ir.rewrite import splat_value
 from tinyhlo.ir.views import reshape_index, through
 from tinyhlo.records import dataclass
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from tinyhlo.ir.build import splat_value
 from tinyhlo.ir.contraction import find_contraction
 from tinyhlo.ir.graph import Graph, Node, Output
-from tinyhlo.ir.rewrite import splat_value
 from tinyhlo.ir.transform import find_transform
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.access import Indices, access, reshaped

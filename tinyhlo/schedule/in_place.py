@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tinyhlo.ir.build import ALIASES
+from tinyhlo.ir.build import ALIASES, splat_value
 from tinyhlo.ir.graph import Branch, LibraryCall, Loop, Node, Output, Param, Scatter, UpdateSlice
 from tinyhlo.ir.index import index, linear
-from tinyhlo.ir.rewrite import splat_value
 from tinyhlo.ir.walks import reachable
 from tinyhlo.schedule.access import UNKNOWN, space_of, updated_element
 from tinyhlo.schedule.clusters import Cluster, needs, run_before

@@ -20,8 +20,8 @@ from tinyhlo.ir.dtypes import BF16, F16, DType
 from tinyhlo.ir.graph import VIEWS, Elementwise, Graph, Node
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.printer import label
-from tinyhlo.ir.steps import has_own_axes
 from tinyhlo.ir.transform import find_transform
+from tinyhlo.ir.views import has_own_axes
 from tinyhlo.ir.walks import Users, reachable, users_of
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.across import across_others, crosses, repeated_across

@@ -30,12 +30,11 @@ from tinyhlo.codegen.moves.write_out import (
 )
 from tinyhlo.ir.dtypes import BOOL
 from tinyhlo.ir.index import constant
-from tinyhlo.ir.ops import SLOW, TRANSCENDENTAL
+from tinyhlo.ir.ops import EXPENSIVE
 from tinyhlo.target import Target
 
 LEAST_LANES = 3
 WORDS = {32, 64}  # bits of what is loaded and stored: LLVM dies of vectors of five bf16
-DEAR = TRANSCENDENTAL | SLOW
 MOST_NODES = 512  # of expressions in a row, with its sums written out
 MOST_ROWS = 8  # that are written out
 MOST_NODES_OF_ROWS = 1024
@@ -67,7 +66,7 @@ def is_short(nest: Sequence[Loop], target: Target) -> bool:
     if not LEAST_LANES <= lanes < short or not sizes <= WORDS or uses_registers(nest[0]):
         return False
     sums = longest_inside(row)  # long ones run in lanes themselves
-    dear = sums or any(isinstance(node, Apply) and node.op in DEAR for node in nodes)
+    dear = sums or any(isinstance(node, Apply) and node.op in EXPENSIVE for node in nodes)
     small = sums < 2 * short and trips * len(nodes) <= MOST_NODES * lanes
     if not (dear and small and all(map(is_plain, row.body))) or chooses(row):
         return False

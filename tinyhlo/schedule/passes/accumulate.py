@@ -19,6 +19,7 @@ from functools import partial
 from math import copysign, frexp, isfinite
 
 from tinyhlo.ir import build
+from tinyhlo.ir.build import splat_value
 from tinyhlo.ir.dtypes import DType, index_dtype
 from tinyhlo.ir.graph import (
     Elementwise,
@@ -33,7 +34,6 @@ from tinyhlo.ir.graph import (
     added_locations,
 )
 from tinyhlo.ir.ops import Op
-from tinyhlo.ir.rewrite import splat_value
 from tinyhlo.ir.simplify import rebuild, simplify
 from tinyhlo.ir.updates import block
 from tinyhlo.ir.walks import Users, has_control_flow, reachable, users_of

@@ -17,6 +17,7 @@ from collections.abc import Container, Mapping, Set
 from functools import partial
 from math import prod
 
+from tinyhlo.ir.build import splat_value
 from tinyhlo.ir.graph import (
     VIEWS,
     Elementwise,
@@ -37,7 +38,6 @@ from tinyhlo.ir.graph import (
     maker,
     topological,
 )
-from tinyhlo.ir.rewrite import splat_value
 from tinyhlo.ir.simplify import rebuild, simplify, step
 from tinyhlo.ir.updates import MOST_CHOICES, as_choice, chain, is_plain
 from tinyhlo.ir.walks import has_control_flow, reachable

@@ -20,11 +20,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from tinyhlo.ir import build
+from tinyhlo.ir.build import splat_value
 from tinyhlo.ir.contraction import Contraction, find_contraction
 from tinyhlo.ir.graph import Elementwise, Expand, Graph, Node, Permute, Reduce, Reshape, Shape
 from tinyhlo.ir.index import axis_variables, linear, point_of
 from tinyhlo.ir.ops import Op
-from tinyhlo.ir.rewrite import splat_value
 from tinyhlo.ir.simplify import rebuild, step
 from tinyhlo.ir.views import seen_through
 from tinyhlo.ir.walks import Users, has_control_flow, users_of

@@ -16,13 +16,12 @@ from typing import Union
 
 import numpy as np
 
-from tinyhlo.ir.build import elementwise, full
+from tinyhlo.ir.build import elementwise, full, splat_value
 from tinyhlo.ir.dtypes import DType
-from tinyhlo.ir.graph import Constant, Elementwise, Expand, Node, Reshape
-from tinyhlo.ir.ops import MONOIDS, MULTIPLICATIONS, Op
+from tinyhlo.ir.graph import Elementwise, Node
+from tinyhlo.ir.ops import COMMUTATIVE, Op
 from tinyhlo.records import dataclass
 
-COMMUTATIVE = frozenset({*MONOIDS, *MULTIPLICATIONS, Op.EQ, Op.NE})
 KINDS = {
     "any": ("bool", "signed", "unsigned", "float"),
     "float": ("float",),
@@ -120,13 +119,6 @@ def build(pattern: Pattern, bound: dict[str, Node], like: Node) -> Node:
             return full(value, like.shape, like.dtype)
         case Apply(op, inputs):
             return elementwise(op, *(build(inner, bound, like) for inner in inputs))
-
-
-def splat_value(node: Node) -> np.ndarray | None:
-    """The scalar that every element of `node` is known to be."""
-    while isinstance(node, (Expand, Reshape)):
-        node = node.inputs[0]
-    return node.value.reshape(()) if isinstance(node, Constant) and node.value.size == 1 else None
 
 
 def equals(value: np.ndarray, wanted: float | bool, dtype: DType) -> bool:

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tinyhlo.ir import build
+from tinyhlo.ir.build import splat_value
 from tinyhlo.ir.graph import Node, Output, Scatter
 from tinyhlo.ir.ops import Op
-from tinyhlo.ir.rewrite import splat_value
-from tinyhlo.ir.steps import counted_from
+from tinyhlo.ir.steps.positions import counted_from
 
 
 def one_update_each(node: Output) -> Node | None:

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from tinyhlo.ir import build
+from tinyhlo.ir.build import splat_value
 from tinyhlo.ir.contraction import find_contraction, varies
-from tinyhlo.ir.dtypes import I32
+from tinyhlo.ir.dtypes import I32, holds_positions
 from tinyhlo.ir.graph import (
     Elementwise,
     Expand,
@@ -28,17 +29,10 @@ from tinyhlo.ir.graph import (
 )
 from tinyhlo.ir.joining import join, part
 from tinyhlo.ir.ops import Op
-from tinyhlo.ir.rewrite import splat_value
-from tinyhlo.ir.steps import (
-    FEW,
-    has_own_axes,
-    holds_positions,
-    joined_axes,
-    keeps_axes,
-    reshape_of_repeats,
-)
-from tinyhlo.ir.views import axis_groups
+from tinyhlo.ir.steps.views import reshape_of_repeats
+from tinyhlo.ir.views import axis_groups, has_own_axes, joined_axes, keeps_axes
 
+MOST_SEEN = 32  # nodes of elementwise work through which a view is looked for
 FEW_SCANNED = 6  # elements of a scan, at most, that is written out
 
 
@@ -47,7 +41,7 @@ def reduce_of_view(node: Reduce) -> Node | None:
     y = reshape(transpose(x), -1), is sum(x ** 2) over all axes. The result may have its axes split
     or joined otherwise than `node`."""
     view = node.inputs[0]
-    for _ in range(FEW):  # as far as `seen_directly` looks
+    for _ in range(MOST_SEEN):  # as far as `seen_directly` looks
         if not isinstance(view, Elementwise):
             break
         below = [child for child in view.inputs if splat_value(child) is None] or view.inputs
@@ -82,7 +76,7 @@ def seen_directly(
     node: Node, view: Permute | Reshape, known: dict[Node, Node | None]
 ) -> Node | None:
     """The same elementwise work on what `view` is of, if it sees all its operands in that way."""
-    if node not in known and len(known) < FEW:
+    if node not in known and len(known) < MOST_SEEN:
         known[node] = None
         shape, value = view.inputs[0].shape, splat_value(node)
         if is_same_view(node, view):
