@@ -53,7 +53,7 @@ from tinyhlo.ir.ops import COMMUTATIVE, EXPENSIVE, Op
 from tinyhlo.ir.steps import elementwise, masked, positions, reduces, scatters, views
 
 WITH_REGIONS = (Branch, Loop, MultiReduce, Scatter, Sort)
-LARGEST = 1 << 62  # bytes of an array of NumPy's, were each axis of 0 elements one of 1
+LARGEST_BYTES = 1 << 62  # bytes of an array of NumPy's, were each axis of 0 elements one of 1
 ROUNDS = 16  # a node changes a few times at most; this only bounds a defect
 
 _simplified: WeakSet[Graph] = WeakSet()
@@ -152,7 +152,7 @@ def empty(node: Node) -> Node | None:
     """A value without elements needs no computation, nor what it was made of."""
     if node.type is VOID or node.type.size or isinstance(node, (Constant, Param)):
         return None
-    if prod(filter(None, node.shape)) * node.dtype.itemsize > LARGEST:
+    if prod(filter(None, node.shape)) * node.dtype.itemsize > LARGEST_BYTES:
         return None
     return intern(Constant, node.type, (), np.empty(node.shape, node.dtype.numpy))
 

@@ -50,7 +50,7 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True)
-class Values:
+class Dataflow:
     """Who computes and who reads each value."""
 
     producer: dict[Node, Cluster]

@@ -59,13 +59,13 @@ SHARED_WORK = 8  # a value used twice is stored when computing it again costs th
 SHARED_HALF = 64  # and one of which a half is used twice: a key of two that a hash made
 MULTIPLIED_WORK = 10  # a dearer value is stored before a view repeats it
 # and a cheaper one that is large and repeated often
-LARGE_WORK, LARGE, OFTEN = 3, 1 << 12, 32
+LARGE_WORK, LARGE_SIZE, TIMES_REPEATED = 3, 1 << 12, 32
 OVERLAP = 1.5  # times: windows that have fewer elements than that repeat next to nothing
 MANY_ROWS = 1 << 14  # elements of updates that are turned before
 SERIAL_WORK = 24  # and one that a scatter would compute without vectors
 # Operations one after the other in one kernel. Longer code is no faster, and what LLVM needs for it
 # grows: pieces of one length are often equal and then compiled once.
-LONGEST = 1024
+LONGEST_CHAIN = 1024
 MOST_COUNTING = 32  # operations on positions that count as none
 MOST_FOLDED = 4  # reshapes that join axes before a value that is joined
 
@@ -191,8 +191,8 @@ def one_by_one(walk: Walk, node: Node) -> Reasons:
 
 def long_way(walk: Walk, node: Node) -> Reasons:
     """A stage of a very long chain. What makes several values is none: each of them is an item."""
-    if walk.depth[node] > LONGEST and base(node) is node and node.type != ir.VOID:
-        yield node, f"follows {LONGEST} operations in one kernel"
+    if walk.depth[node] > LONGEST_CHAIN and base(node) is node and node.type != ir.VOID:
+        yield node, f"follows {LONGEST_CHAIN} operations in one kernel"
 
 
 def multiplied(walk: Walk, node: Node) -> Reasons:
@@ -211,7 +211,7 @@ def multiplied(walk: Walk, node: Node) -> Reasons:
         value = narrowest(unturned(value.inputs[0]), walk.narrow, walk.why)
     if OVERLAP * value.type.size > node.type.size and isinstance(node, ir.Window):
         return
-    large = value.type.size >= LARGE and node.type.size >= OFTEN * value.type.size
+    large = value.type.size >= LARGE_SIZE and node.type.size >= TIMES_REPEATED * value.type.size
     often = large and not is_table(value)
     if walk.work[value] >= (LARGE_WORK if often else MULTIPLIED_WORK):
         if isinstance(value, (Elementwise, ir.Gather, ir.Slice)):

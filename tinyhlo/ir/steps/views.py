@@ -18,7 +18,7 @@ from tinyhlo.ir.ops import Op
 from tinyhlo.ir.views import axis_groups, joined_axes
 from tinyhlo.ir.walks import is_known
 
-FEW = 32  # elements, and nodes, of which one is looked up
+MOST_KNOWN = 32  # elements, and nodes, of which one is looked up
 
 
 def view_of_splat(node: Node) -> Node | None:
@@ -77,7 +77,7 @@ def slice_of_part(node: Slice) -> Node | None:
 
 def slice_of_known(node: Slice) -> Node | None:
     """One element of what is made of constants and positions, such as a start in a list of them."""
-    if node.type.size != 1 or not is_known(node, FEW, FEW):
+    if node.type.size != 1 or not is_known(node, MOST_KNOWN, MOST_KNOWN):
         return None
     (value,) = run_graph(Graph((), (node,)), ())
     return build.broadcast(build.constant(value.reshape(())), node.shape)

@@ -26,7 +26,7 @@ from tinyhlo.target import Target
 
 STEP = 1 << 10  # of a long depth, at most
 LEAST_STEP = STEP // 4  # shorter ones are half as fast
-LONG = 8 * STEP  # a shorter depth is one step where nothing divides it
+LONG_DEPTH = 8 * STEP  # a shorter depth is one step where nothing divides it
 STREAMED_ROWS = 96  # by so many at most, a matrix larger than the cache is read once
 STREAM_STEPS = range(16, 7, -1)  # rows of it side by side, the best number first
 ROW_STEPS = (4,)  # the same by one row: each from its own part of the depth
@@ -76,12 +76,12 @@ def split_at(node: Node, target: Target) -> tuple[int, int] | None:
     rows, columns = sorted((product.extent(product.m), product.extent(product.n)))
     if is_streamed(product, rows, columns, target):
         sizes = STREAM_STEPS if rows > 1 else ROW_STEPS
-        unit = sizes[0] * (SHARES if extent >= LONG else 1)
+        unit = sizes[0] * (SHARES if extent >= LONG_DEPTH else 1)
         uneven = extent >= LEAST_STEP and all(extent % size for size in sizes)
     else:
         few = product.extent((*product.batch, *product.m, *product.n)) <= FEW_SUMS
         unit = STEP * SHARES if few else STEP
-        uneven = inner == 1 and extent > LONG and longest_step(extent) < LEAST_STEP
+        uneven = inner == 1 and extent > LONG_DEPTH and longest_step(extent) < LEAST_STEP
     if not uneven or extent <= unit:
         return None
     chain = find_row_chain(node, is_in_memory)  # of attention, keys are walked in another way

@@ -7,7 +7,7 @@ In: a simplified Graph, in which such a product is four sums of real ones. Out: 
 That reads both operands once, where each of four contractions would pack its own tiles. It pays
 where the products are few, where one operand is a row, and where memory runs along a batch, over
 which vectors then run: tiles would have to be gathered (docs/decisions/0044-innermost-batch.md).
-Sums of up to `SHORT` products are added in one pass of any numbers, real ones too.
+Sums of up to `SHORT_SUM` products are added in one pass of any numbers, real ones too.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from tinyhlo.ir.walks import has_control_flow
 
 FEW_PRODUCTS = 1 << 14  # of one sum: up to so many, one pass over both operands beats tiles
 LANES = 8  # of a batch, for a vector
-SHORT = 6  # products of a sum: up to so many, one pass over all operands beats tiles for each
-TILED = 1 << 13  # elements of a matrix in a batch: more are worth tiles
+SHORT_SUM = 6  # products of a sum: up to so many, one pass over all operands beats tiles for each
+TILED_SIZE = 1 << 13  # elements of a matrix in a batch: more are worth tiles
 
 
 def sum_planes(graph: Graph) -> Graph:
@@ -90,7 +90,7 @@ def few_products(node: Node) -> Shape | None:
     match last:
         case Reduce(op=Op.ADD, inputs=(Elementwise(op=Op.MUL) as product,), axes=axes):
             extents = tuple(product.shape[axis] for axis in axes)
-            few = prod(extents) <= SHORT and node.type.size <= SHORT * last.type.size
+            few = prod(extents) <= SHORT_SUM and node.type.size <= SHORT_SUM * last.type.size
             return extents if few else None
     return None
 
@@ -190,7 +190,7 @@ def runs_along(factor: Node, batch: Sequence[int]) -> bool:
     moving = reversed([position for position in at if not position.is_constant])
     run = prod(own[position] for position in takewhile(own.__contains__, moving))
     matrix = prod(factor.shape[axis] for axis in varies(factor).difference(batch))
-    return run >= LANES and matrix <= TILED
+    return run >= LANES and matrix <= TILED_SIZE
 
 
 def one_sum(pair: Node, inner: Sequence[int]) -> Node:

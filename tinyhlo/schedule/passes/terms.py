@@ -24,8 +24,8 @@ from tinyhlo.ir.simplify import rebuild, step
 from tinyhlo.ir.walks import Users, has_control_flow, users_of
 from tinyhlo.records import dataclass
 
-LEAST = 1 << 11  # terms: of fewer, a launch takes longer than what is won
-SMALL = 4  # times smaller than the terms is what is repeated in them and may lie across
+LEAST_TERMS = 1 << 11  # terms: of fewer, a launch takes longer than what is won
+TIMES_SMALLER = 4  # times smaller than the terms is what is repeated in them and may lie across
 
 Order = tuple[int, ...]
 
@@ -50,7 +50,9 @@ def in_order_of_terms(graph: Graph) -> Graph:
     turned: dict[Node, Order] = {}
     seen: set[Node] = set()
     for node in nodes:
-        if isinstance(node, Reduce) and node not in seen and prod(node.inputs[0].shape) >= LEAST:
+        if not isinstance(node, Reduce) or node in seen:
+            continue
+        if prod(node.inputs[0].shape) >= LEAST_TERMS:
             terms = terms_of(node, users, kept, small)
             seen |= terms.reduces
             order = order_of(terms, small)
@@ -82,7 +84,7 @@ def small_among(nodes: Sequence[Node]) -> set[Node]:
     found: set[Node] = set()
     for node in nodes:
         match node:
-            case Expand(inputs=(source,)) if prod(source.shape) * SMALL <= prod(node.shape):
+            case Expand(inputs=(source,)) if prod(source.shape) * TIMES_SMALLER <= prod(node.shape):
                 found.add(node)
             case Iota():
                 found.add(node)
