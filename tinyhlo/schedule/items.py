@@ -51,10 +51,8 @@ from tinyhlo.schedule.values import (
     takes_rows,
     unturned,
 )
-from tinyhlo.target import Target
+from tinyhlo.target import MATRICES, Target
 
-# Features of targets that multiply matrices of 16-bit floats (codegen/grid/products/fragments.py)
-MATRICES = frozenset(("mma", "mfma", "wmma"))
 SHARED_WORK = 8  # a value used twice is stored when computing it again costs this much an element
 SHARED_HALF = 64  # and one of which a half is used twice: a key of two that a hash made
 MULTIPLIED_WORK = 10  # a dearer value is stored before a view repeats it
@@ -330,7 +328,7 @@ FOR_STRUCTURES: tuple[Callable[[Walk, Node], Reasons], ...] = (one_by_one, added
 
 def taken_as_stored(target: Target) -> Set[DType]:
     """Floats of 16 bits that products multiply without widening them."""
-    if not MATRICES.isdisjoint(target.features.split()):
+    if any(map(target.has, MATRICES)):
         return {BF16, F16}
     return {BF16} if "bf16 bf16" in target.dots else set()
 
