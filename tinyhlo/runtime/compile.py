@@ -23,7 +23,7 @@ from tinyhlo.codegen.loops import LoopProgram
 from tinyhlo.codegen.lowering.kernel import library_call_of
 from tinyhlo.codegen.render import kernels_of, render_program
 from tinyhlo.codegen.report import estimate_seconds, kernel_seconds, report, scratch_bytes
-from tinyhlo.config import Config
+from tinyhlo.config import Config, schedules_file
 from tinyhlo.records import dataclass
 from tinyhlo.recursion import deep_recursion
 from tinyhlo.report import KernelReport
@@ -96,6 +96,11 @@ def compile_program(program: Program, target: Target, config: Config) -> Compile
             {kernel: each.schedule for kernel, each in found.items()},
         )
         pieces = code.pieces(last)
+    for kernel, each in found.items():
+        if rendered[kernel].ignored:
+            from tinyhlo.runtime.search.store import say_ignored
+
+            say_ignored(schedules_file(config), each.kernel, rendered[kernel].ignored)
     loops = {kernel: r.loops for kernel, r in rendered.items()}
     reports = {kernel: report(kernel, loops.get(kernel, "")) for kernel in kernels}
     seconds = {
