@@ -4,7 +4,7 @@ of its own.
     shard_map(kernel)     # whose functions end when another device has called its own
 
 In: such a program (`import_stablehlo/waiting.py`). Out: one Executable of all devices. Each thread
-runs what a process of several would (`import_stablehlo/shared.py`).
+runs what a process of several would (`import_stablehlo/spmd/shared.py`).
 """
 
 from __future__ import annotations

@@ -20,13 +20,12 @@ from operator import or_
 from typing import Any, NamedTuple
 
 from tinyhlo.errors import UnsupportedOp
-from tinyhlo.import_stablehlo.complex_numbers import by_plane
+from tinyhlo.import_stablehlo.lifted.complex_numbers import by_plane
 from tinyhlo.import_stablehlo.operands import known_scalar
-from tinyhlo.import_stablehlo.pieces import Pieces
 from tinyhlo.import_stablehlo.records import Block, Operation
-from tinyhlo.import_stablehlo.spread import formed, whole
-from tinyhlo.import_stablehlo.state import State, alike, captures, classes_of, inside, read
-from tinyhlo.import_stablehlo.teams import (
+from tinyhlo.import_stablehlo.spmd.pieces import Pieces
+from tinyhlo.import_stablehlo.spmd.spread import formed, whole
+from tinyhlo.import_stablehlo.spmd.teams import (
     Team,
     TogetherRule,
     Values,
@@ -35,6 +34,7 @@ from tinyhlo.import_stablehlo.teams import (
     communicates,
     step_each,
 )
+from tinyhlo.import_stablehlo.state import State, alike, captures, classes_of, inside, read
 from tinyhlo.import_stablehlo.walker import Rule, UnsupportedError, Value, is_closed
 from tinyhlo.ir.build import branch, broadcast, full, loop, where
 from tinyhlo.ir.dtypes import I32

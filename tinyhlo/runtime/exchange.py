@@ -2,8 +2,9 @@
 
     tiny.exchange(x) {to = "1 2", from = "0,3"}    # x goes to two processes, two arrays come
 
-In: what `import_stablehlo/spread.py` writes. The job itself is in `job.py`, which imports what few
-programs need; for threads that stand for processes it is a `Rendezvous` (`rendezvous.py`).
+In: what `import_stablehlo/spmd/spread.py` writes. The job itself is in `job.py`, which imports
+what few programs need; for threads that stand for processes it is a `Rendezvous`
+(`rendezvous.py`).
 """
 
 from __future__ import annotations
