@@ -64,7 +64,7 @@ def bind_exchange(call: Call) -> Library:
     def run(given: list[np.ndarray], places: list[np.ndarray]) -> None:
         exchange = getattr(_thread, "exchange", None) or (job and job.exchange)
         if exchange is None:
-            raise TinyhloError("this program is for a job of several processes")
+            raise TinyhloError("this program is for a job: start its processes by jax.distributed")
         sends = list(zip(given, receivers, strict=True))
         exchange(mark, sends, list(zip(places, senders, strict=True)))
 

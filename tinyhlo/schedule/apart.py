@@ -16,9 +16,14 @@ from tinyhlo.ir.graph import MultiReduce, Node, Pad, Reduce
 from tinyhlo.ir.index import divide, index
 from tinyhlo.ir.printer import label
 from tinyhlo.ir.transform import find_transform
-from tinyhlo.ir.views import reshape_index
+from tinyhlo.ir.views import Indices, reshape_index
 from tinyhlo.ir.walks import reachable
-from tinyhlo.schedule.access import Indices, is_prefix, reducer_of, space_of, terms_of
+from tinyhlo.schedule.access import (
+    is_prefix,
+    reducer_of,
+    space_of,
+    terms_of,
+)
 from tinyhlo.schedule.clusters import MAX_READS, Cluster, Dataflow, Reads, reaches_around
 from tinyhlo.schedule.columns import extents, share_columns
 from tinyhlo.schedule.items import LONGEST_CHAIN

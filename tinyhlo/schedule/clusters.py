@@ -10,9 +10,9 @@ from dataclasses import field
 from graphlib import TopologicalSorter
 
 from tinyhlo.ir.graph import Node
+from tinyhlo.ir.views import Indices
 from tinyhlo.ir.walks import reachable
 from tinyhlo.records import dataclass
-from tinyhlo.schedule.access import Indices
 
 MAX_READS = 32
 

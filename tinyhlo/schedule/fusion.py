@@ -14,8 +14,9 @@ from tinyhlo.ir.build import splat_value
 from tinyhlo.ir.contraction import find_contraction
 from tinyhlo.ir.graph import Graph, Node, Output
 from tinyhlo.ir.transform import find_transform
+from tinyhlo.ir.views import Indices
 from tinyhlo.records import dataclass
-from tinyhlo.schedule.access import Indices, access, reshaped
+from tinyhlo.schedule.access import access, reshaped
 from tinyhlo.schedule.apart import name, why_apart
 from tinyhlo.schedule.chains import join_row_chain, join_transform_chain
 from tinyhlo.schedule.clusters import Cluster, Dataflow, Reads, merge, readers_of, run_before

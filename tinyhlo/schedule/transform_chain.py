@@ -19,8 +19,9 @@ from math import prod
 from tinyhlo.ir.graph import Node, Reduce
 from tinyhlo.ir.index import Index, Remainder, Var, index, linear
 from tinyhlo.ir.transform import Transform, find_transform
+from tinyhlo.ir.views import Indices
 from tinyhlo.records import dataclass
-from tinyhlo.schedule.access import Indices, access, space_of
+from tinyhlo.schedule.access import access, space_of
 from tinyhlo.target import Target
 
 MOST_APART = 2  # elements along an axis that memory runs along: parts of complex numbers lie so

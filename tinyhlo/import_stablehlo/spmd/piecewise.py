@@ -18,6 +18,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
+from tinyhlo.import_stablehlo.families.calls import IDENTITIES
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.spmd.axes import (
     RULES,
@@ -36,7 +37,6 @@ from tinyhlo.ir.ops import Op
 from tinyhlo.records import dataclass
 
 Bounds = tuple[tuple[int, int], ...]  # of a name: (first, end) at each place
-IDENTITIES = ("sdy.sharding_constraint", "sdy.reshard", "sdy.propagation_barrier")
 
 
 def by_pieces(

@@ -47,7 +47,7 @@ from tinyhlo.target import Target
 MIN_TRIPS = 4
 MIN_DEPTH = 32  # multiply-adds that pay for an element of a product in memory
 MOST_ROWS = 16  # of one iteration: more read what they packed often enough
-UNKNOWN_TRIPS = 1000  # iterations of a loop that nobody knows
+MANY_TRIPS = 1000  # of a loop whose number of iterations nobody knows
 MOST_BYTES = 64 << 20  # of a value that is kept for a loop
 
 
@@ -168,7 +168,7 @@ def worth_keeping(lift: Lift) -> Iterator[Node]:
     """Still values that cost more to compute than to read, or are only read where they are in
     memory, as they are used outside of others."""
     nodes = lift.loop.body.nodes()
-    trips = UNKNOWN_TRIPS if lift.loop.trip_count is None else lift.loop.trip_count
+    trips = MANY_TRIPS if lift.loop.trip_count is None else lift.loop.trip_count
     taken = [(node, gathered(node)) for node in nodes if isinstance(node, Gather)]
     sources = {v for n, v in taken if is_taken_often(n, v, work_of(v), times=trips)}
     alone = {n for n in lift.still if is_dear(n) or (n in sources and not is_leaf(n))}
