@@ -1,5 +1,5 @@
-"""Typed constructors of nodes: infer the result type, fold what is trivial. `splat_value`: `full`
-read back.
+"""Typed constructors of nodes: infer the result type, fold what is trivial. What each node means,
+its inputs and their shapes, is said at its class in `graph.py`. `splat_value`: `full` read back.
 
 y = binary(Op.ADD, x, broadcast(scalar(1.0, F32), x.shape))
 """
@@ -195,13 +195,14 @@ def pad(
 def slice_(
     source: Node, start: Sequence[int], stop: Sequence[int], step: Sequence[int] | None = None
 ) -> Node:
+    """source[start:stop:step], along each axis."""
     step = step or (1,) * len(source.shape)
     shape = [ceil_div(b - a, s) for a, b, s in zip(start, stop, step, strict=True)]
     return strided(source, start, shape, step)
 
 
 def strided(source: Node, start: Sequence[int], shape: Sequence[int], step: Sequence[int]) -> Node:
-    """The slice of `shape` elements."""
+    """The slice of `shape` elements, from `start` on."""
     shape = tuple(shape)
     if shape == source.shape:
         return source

@@ -149,6 +149,8 @@ def runs_of(starts: Node) -> list[Run] | None:
 
 
 def gather_slices(operand: Node, starts: Node, numbers: WindowDimensions, shape: Shape) -> Node:
+    """Windows of `operand` at `starts`, clamped to lie inside: one Gather, or one for each of a few
+    runs of starts that are known now."""
     if not operand.shape:
         return broadcast(operand, shape)
     if 0 in shape:

@@ -42,6 +42,8 @@ MOST_SINGLE = 8  # places that are combined with an update each by itself
 
 
 def scatter_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
+    """inputs = n operands, the starts of windows, n arrays of updates. One window is stored as a
+    block, a few runs of starts that are known now as one each, all others element by element."""
     count = (len(inputs) - 1) // 2
     starts = inputs[count]
     combiner = scope.graph(operation.regions[0])

@@ -81,6 +81,8 @@ class Places:
 
 
 def manual_computation(operation: Operation, inputs: Sequence[Values], team: Team) -> list[Values]:
+    """A body per device: every copy of the team divides its operands, the bodies of all devices run
+    together as a team of their own, and each copy's results are joined again."""
     walker, given = team.walker, operation.attributes
     sides = parse_shardings(given["in_shardings"]), parse_shardings(given["out_shardings"])
     names = {axis.name for axis in parse_axes(given["manual_axes"])}
