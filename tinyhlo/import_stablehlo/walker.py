@@ -19,13 +19,7 @@ from typing import Any, TypeVar, Union
 from tinyhlo.errors import UnsupportedItem, VerificationError
 from tinyhlo.import_stablehlo.decode import Decoder
 from tinyhlo.import_stablehlo.lifted.complex_numbers import Complex
-from tinyhlo.import_stablehlo.lifted.lifting import (
-    flat_types,
-    flatten,
-    matches,
-    unflatten,
-    zeros,
-)
+from tinyhlo.import_stablehlo.lifted.lifting import flat_types, flatten, matches, unflatten, zeros
 from tinyhlo.import_stablehlo.locations import Place
 from tinyhlo.import_stablehlo.precision import Rounded
 from tinyhlo.import_stablehlo.records import Block, Operation, TupleType, ValueType

@@ -14,20 +14,15 @@ from math import prod
 
 from tinyhlo.ir.graph import MultiReduce, Node, Pad, Reduce
 from tinyhlo.ir.index import divide, index
+from tinyhlo.ir.joining import is_joined
 from tinyhlo.ir.printer import label
 from tinyhlo.ir.transform import find_transform
 from tinyhlo.ir.views import Indices, reshape_index
 from tinyhlo.ir.walks import reachable
-from tinyhlo.schedule.access import (
-    is_prefix,
-    reducer_of,
-    space_of,
-    terms_of,
-)
+from tinyhlo.schedule.access import is_prefix, reducer_of, space_of, terms_of
 from tinyhlo.schedule.clusters import MAX_READS, Cluster, Dataflow, Reads, reaches_around
 from tinyhlo.schedule.columns import extents, share_columns
 from tinyhlo.schedule.items import LONGEST_CHAIN
-from tinyhlo.schedule.joined import is_joined
 from tinyhlo.schedule.transform_chain import different_rows, row_places
 from tinyhlo.schedule.values import base, own_work
 

@@ -20,12 +20,7 @@ from tinyhlo.ir.graph import Node, topological
 from tinyhlo.ir.index import ZERO, index
 from tinyhlo.ir.views import Indices
 from tinyhlo.ir.walks import reachable
-from tinyhlo.schedule.access import (
-    access,
-    reducer_of,
-    space_of,
-    terms_of,
-)
+from tinyhlo.schedule.access import access, reducer_of, space_of, terms_of
 from tinyhlo.schedule.clusters import Reads
 from tinyhlo.target import Target
 

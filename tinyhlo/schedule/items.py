@@ -18,6 +18,7 @@ from tinyhlo.ir import graph as ir
 from tinyhlo.ir.contraction import find_contraction, is_exact_cast, varies
 from tinyhlo.ir.dtypes import BF16, F16, DType
 from tinyhlo.ir.graph import VIEWS, Elementwise, Graph, Node
+from tinyhlo.ir.joining import is_joined
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.printer import label
 from tinyhlo.ir.transform import find_transform
@@ -26,13 +27,7 @@ from tinyhlo.ir.walks import Users, reachable, users_of
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.across import across_others, crosses, repeated_across
 from tinyhlo.schedule.columns import extents
-from tinyhlo.schedule.joined import (
-    MANY_PARTS,
-    count_parts,
-    has_many_parts,
-    is_joined,
-    read_by_windows,
-)
+from tinyhlo.schedule.joined import MANY_PARTS, count_parts, has_many_parts, read_by_windows
 from tinyhlo.schedule.passes.planes import FEW_PRODUCTS
 from tinyhlo.schedule.values import (
     STRUCTURES,

@@ -24,16 +24,7 @@ from tinyhlo.import_stablehlo.operands import (
 )
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, on_values
-from tinyhlo.ir.build import (
-    bitcast,
-    broadcast,
-    cast,
-    elementwise,
-    exp,
-    log,
-    sqrt,
-    where,
-)
+from tinyhlo.ir.build import bitcast, broadcast, cast, elementwise, exp, log, sqrt, where
 from tinyhlo.ir.dtypes import BOOL, F32, unsigned_of
 from tinyhlo.ir.graph import Elementwise, Node
 from tinyhlo.ir.ops import Op

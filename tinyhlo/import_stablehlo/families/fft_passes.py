@@ -21,12 +21,7 @@ from math import prod
 
 import numpy as np
 
-from tinyhlo.import_stablehlo.families.fft_tables import (
-    MAX_RADIX,
-    Array,
-    planes_matrix,
-    roots,
-)
+from tinyhlo.import_stablehlo.families.fft_tables import MAX_RADIX, Array, planes_matrix, roots
 from tinyhlo.import_stablehlo.lifted.complex_numbers import Complex
 from tinyhlo.import_stablehlo.lifted.planes import is_real_part
 from tinyhlo.ir.build import (

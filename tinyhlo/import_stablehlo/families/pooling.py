@@ -16,15 +16,7 @@ from tinyhlo.import_stablehlo.lifted.lifting import as_params
 from tinyhlo.import_stablehlo.operands import element_numbers
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope
-from tinyhlo.ir.build import (
-    broadcast,
-    cast,
-    param,
-    reduce,
-    reshape,
-    scalar,
-    where,
-)
+from tinyhlo.ir.build import broadcast, cast, param, reduce, reshape, scalar, where
 from tinyhlo.ir.dtypes import DType, index_dtype
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.ops import Op

@@ -25,16 +25,7 @@ from tinyhlo.import_stablehlo.lifted.lifting import as_params
 from tinyhlo.import_stablehlo.operands import all_of, inside
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope, Value
-from tinyhlo.ir.build import (
-    broadcast,
-    cast,
-    flip,
-    map_region,
-    permute,
-    reshape,
-    scalar,
-    where,
-)
+from tinyhlo.ir.build import broadcast, cast, flip, map_region, permute, reshape, scalar, where
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.joining import join, part
 

@@ -14,13 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyhlo.import_stablehlo.operands import (
-    copy_sign,
-    is_infinite,
-    is_nan,
-    known_scalar,
-    like,
-)
+from tinyhlo.import_stablehlo.operands import copy_sign, is_infinite, is_nan, known_scalar, like
 from tinyhlo.import_stablehlo.spmd.pieces import Pieces
 from tinyhlo.ir.build import elementwise, sqrt, where
 from tinyhlo.ir.dtypes import DType

@@ -23,14 +23,7 @@ from typing import Any
 
 from tinyhlo.import_stablehlo.lifted.complex_numbers import Complex
 from tinyhlo.import_stablehlo.lifted.small_types import compute_type, decode, encode
-from tinyhlo.import_stablehlo.records import (
-    Form,
-    Operation,
-    TokenType,
-    TupleType,
-    ValueType,
-    names,
-)
+from tinyhlo.import_stablehlo.records import Form, Operation, TokenType, TupleType, ValueType, names
 from tinyhlo.import_stablehlo.spmd.pieces import Pieces
 from tinyhlo.ir.build import cast, full
 from tinyhlo.ir.dtypes import U8, DType

@@ -13,12 +13,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
-from tinyhlo.import_stablehlo.families import (
-    conversions,
-    elementwise,
-    linalg,
-    special_functions,
-)
+from tinyhlo.import_stablehlo.families import conversions, elementwise, linalg, special_functions
 from tinyhlo.import_stablehlo.families.reductions import is_identity, monoids_of
 from tinyhlo.import_stablehlo.families.windows import windows_of
 from tinyhlo.import_stablehlo.lifted import complex_functions

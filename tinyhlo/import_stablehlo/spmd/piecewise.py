@@ -20,13 +20,7 @@ from typing import Any
 
 from tinyhlo.import_stablehlo.families.calls import IDENTITIES
 from tinyhlo.import_stablehlo.records import Operation
-from tinyhlo.import_stablehlo.spmd.axes import (
-    RULES,
-    Axes,
-    Names,
-    sizes,
-    tensors,
-)
+from tinyhlo.import_stablehlo.spmd.axes import RULES, Axes, Names, sizes, tensors
 from tinyhlo.import_stablehlo.spmd.pieces import Holders, Pieces
 from tinyhlo.import_stablehlo.spmd.sharding import Division, Part
 from tinyhlo.import_stablehlo.spmd.spread import held, part_at, settled

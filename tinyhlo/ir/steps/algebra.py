@@ -9,14 +9,7 @@ from math import inf
 
 from tinyhlo.ir.dtypes import DType, is_lossless
 from tinyhlo.ir.ops import Op
-from tinyhlo.ir.steps.rewrite import (
-    Apply,
-    Hole,
-    Pattern,
-    Rule,
-    Splat,
-    by_op,
-)
+from tinyhlo.ir.steps.rewrite import Apply, Hole, Pattern, Rule, Splat, by_op
 
 X, Y, C = Hole("x"), Hole("y"), Hole("c")
 ZERO, ONE, ONES = Splat(0.0), Splat(1.0), Splat(-1)

@@ -35,12 +35,7 @@ from tinyhlo.ir.ops import TRANSCENDENTAL
 from tinyhlo.ir.simplify import rebuild, simplify
 from tinyhlo.ir.walks import has_control_flow, reachable
 from tinyhlo.schedule.passes.lift import Lift, row_number
-from tinyhlo.schedule.passes.panels import (
-    Panels,
-    in_panels,
-    laid_out,
-    product_with,
-)
+from tinyhlo.schedule.passes.panels import Panels, in_panels, laid_out, product_with
 from tinyhlo.schedule.values import gathered, is_leaf, is_taken_often, own_work
 from tinyhlo.target import Target
 

@@ -30,13 +30,7 @@ from tinyhlo.ir.simplify import step
 from tinyhlo.ir.transform import find_transform
 from tinyhlo.ir.views import axis_groups
 from tinyhlo.schedule.passes.parts import of_elementwise, of_gather
-from tinyhlo.schedule.passes.regions import (
-    Need,
-    Region,
-    Rows,
-    shape_in,
-    types_in,
-)
+from tinyhlo.schedule.passes.regions import Need, Region, Rows, shape_in, types_in
 
 
 def read_rows(node: Gather) -> Need | None:
