@@ -7,8 +7,9 @@ Outside of such bodies there is one copy. Outer values that a region reads becom
 loop-invariant state, or extra operands of a Branch; constants and iotas are simply repeated inside.
 Where copies go different ways around a collective, all ways are run, and each copy picks. On them
 there are no effects, and no loops that might not end for the values of a copy that does not come
-by: such a program is one for each device (`side_by_side.py`). Tokens are no state: effects are in
-the order of the Graph's `effects`, where a loop or branch around an effect is one itself.
+by: such a program is one for each device (`pjrt_plugin/side_by_side.py`). Tokens are no state:
+effects are in the order of the Graph's `effects`, where a loop or branch around an effect is one
+itself.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from tinyhlo.ir.dtypes import I32
 from tinyhlo.ir.graph import Elementwise, Graph, Node, Param
 from tinyhlo.ir.ops import Op
 
-# what one program for all devices cannot do; JAX gets one for each (`side_by_side.py`)
+# what one program for all devices cannot do; JAX gets one for each (`pjrt_plugin/side_by_side.py`)
 BY_JAX = "run it by JAX, in one process"
 EFFECT_ON_THE_WAY = (
     f"devices go different ways here, and a callback or other effect is on the way: {BY_JAX}"
