@@ -31,8 +31,7 @@ PACKAGES = sorted(path.parent for path in CHECKOUT.glob("tinyhlo/**/__init__.py"
 def test_packages_say_what_each_file_is(package: Path) -> None:
     text = ast.get_docstring(ast.parse((package / "__init__.py").read_text())) or ""
     files = [path.stem for path in package.glob("*.py") if not path.stem.startswith("__")]
-    if package.name != "tinyhlo":  # its files: in docs/how-it-works.md
-        assert [name for name in files if not re.search(rf"\b{name}\b", text)] == []
+    assert [name for name in files if not re.search(rf"\b{name}\b", text)] == []
 
 
 @pytest.mark.parametrize("name", ["README.md", *PAGES])

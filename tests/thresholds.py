@@ -72,28 +72,28 @@ codegen.row_chain.pack: PARALLEL_WORK=16,8192 BLOCK_ROWS=4,16,64
 codegen.sort.lower: BLOCK=8,64,16384
 codegen.sort.radix: STRIP=64,512
 codegen.sort.select: LONG=16,131072
-ir.accumulate: FEWER=1,2
-ir.einsum: HUGE=1,4194304
-ir.masked: FEWER=1,2
-ir.narrow: FEWER=1,2
-schedule.across: LARGE=1,16384 REPEATED=1,8 LONG_RUN=1,16
+schedule.passes.accumulate: FEWER=1,2
+ir.einsum: HUGE_PRODUCT=1,4194304
+ir.steps.masked: FEWER=1,2
+schedule.passes.narrow: FEWER=1,2
+schedule.across: LARGE_SIZE=1,16384 TIMES_READ=1,8 LONG_RUN=1,16
 schedule.apart: ROW_LIMIT=4,64,65536 SERIAL_LIMIT=1,16384 MIN_ROWS=1,4 MIN_APART=1,64
 schedule.apart: VECTORS=1,256 WRITTEN_OUT=0,8
 schedule.blocks: COPY_BYTES=0,64 MUCH_BYTES=1,1048576
-schedule.columns: MIN_COLUMNS=1,16,512 BLOCK=32,256
-schedule.copies: LARGE=1,1048576
-schedule.depths: STEP=8,32,1024 LONG=16,8192 FEW_SUMS=64,65536
-schedule.hoist: MIN_TRIPS=1,4 MIN_DEPTH=1,32
-schedule.items: SHARED_WORK=1,8,100 MULTIPLIED_WORK=1,10,100 LARGE=1,4096 LARGE_WORK=0,3
-schedule.items: OFTEN=1,32 MANY_ROWS=1,16384 MOST_COUNTING=1,32 LONGEST=3,1024
+schedule.columns: MIN_COLUMNS=1,16,512 BLOCK_COLUMNS=32,256
+schedule.copies: LARGE_BYTES=1,1048576
+schedule.passes.depths: STEP=8,32,1024 LONG_DEPTH=16,8192 FEW_SUMS=64,65536
+schedule.passes.hoist: MIN_TRIPS=1,4 MIN_DEPTH=1,32
+schedule.items: SHARED_WORK=1,8,100 MULTIPLIED_WORK=1,10,100 LARGE_SIZE=1,4096 LARGE_WORK=0,3
+schedule.items: TIMES_REPEATED=1,32 MANY_ROWS=1,16384 MOST_COUNTING=1,32 LONGEST_CHAIN=3,1024
 schedule.joined: MANY_SLICES=2,16 MOST_PARTS=3,128 MANY_PARTS=2,8
-schedule.panels: LEAST_DEPTH=1,16 IN_PLACE_ROWS=1,18 FEW_ROWS=1,4
-schedule.planes: FEW_PRODUCTS=1,16384 SHORT=1,6,12
+schedule.passes.panels: LEAST_DEPTH=1,16 IN_PLACE_ROWS=1,18 FEW_ROWS=1,4
+schedule.passes.planes: FEW_PRODUCTS=1,16384 SHORT_SUM=1,6,12
 schedule.planner: SCALAR_BYTES=0,64
 schedule.row_chain: MIN_KEYS=1,16 MIN_WORK=1,16384 SHALLOW=1,512
-schedule.siblings: FEW=1,1024 LONG_RUN=2,16
-schedule.terms: LEAST=1,2048
-schedule.winograd: LEAST_SAVED=1,16777216
+schedule.siblings: FEW_ITERATIONS=1,1024 LONG_RUN=2,16
+schedule.passes.terms: LEAST_TERMS=1,2048
+schedule.passes.winograd: LEAST_SAVED=1,16777216
 """
 
 

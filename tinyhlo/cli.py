@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tinyhlo.check import compare, run_on_xla
-from tinyhlo.config import OPTIONS, Config, from_environment, schedules_file, variable
+from tinyhlo.config import NO_SCHEDULES, OPTIONS, Config, from_environment, schedules_file, variable
 from tinyhlo.errors import TinyhloError, UnsupportedOp
 from tinyhlo.ir.graph import TensorType
 from tinyhlo.recursion import deep_recursion
@@ -389,7 +389,7 @@ def tune_command(options: argparse.Namespace) -> int:
     config = from_environment()
     config = replace(config, beam=options.beam, schedules=options.out or config.schedules)
     if config.device != "CPU":
-        raise TinyhloError(f"device {config.device}: schedules are searched for processors alone")
+        raise TinyhloError(NO_SCHEDULES.format(config.device))
     found = stages_of(options.model, config).compiled.found
     faster = sum(bool(each.schedule) for each in found)
     times = (sum(each.before for each in found), sum(each.after for each in found))

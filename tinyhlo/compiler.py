@@ -20,7 +20,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from tinyhlo.collector import collector_paused, lasting
-from tinyhlo.config import Config, variable
+from tinyhlo.config import NO_SCHEDULES, Config, variable
 from tinyhlo.devices import kind_of
 from tinyhlo.errors import TinyhloError
 from tinyhlo.placement import HERE, Placement
@@ -187,7 +187,7 @@ def stages(
 def code_of(program: Program, target: Target, config: Config) -> Compiled:
     """The code of a Program. Raises TinyhloError for options that are for processors."""
     if target.runs_grids and (config.beam or config.schedules):
-        raise TinyhloError(f"device {config.device}: schedules are searched for processors alone")
+        raise TinyhloError(NO_SCHEDULES.format(config.device))
     if target.device == "WEBGPU":
         from tinyhlo.runtime.webgpu.compile import compile_program as compile_for_web
 

@@ -87,6 +87,7 @@ class Config:
     )
 
 
+NO_SCHEDULES = "device {}: schedules are searched for processors alone: set TINYHLO_DEVICE=CPU"
 OPTIONS: dict[str, str] = {field.name: field.metadata["meaning"] for field in fields(Config)}
 
 

@@ -10,25 +10,31 @@ WAY_BYTES = 1 << 12  # what lies a multiple of it apart shares a set of the firs
 NEAR = 8  # elements apart: up to here a vector of them is loaded whole and shuffled, not gathered
 MATRIX_ROWS = 16  # of a register that holds a matrix
 MATRIX_GROUPS = 16  # that a row of it holds, of 32 bits each
-WARP = 32  # work-items that exchange registers on a device with the feature of that name
-WARPS = "warps"
-MMA = "mma"  # NVIDIA's instruction for matrices of bf16, f16 and TF32
-DATA_LOOPS = "data_loops"  # feature of a GPU whose groups may wait in loops as long as data says
-APART = "apart"  # feature of a device whose memory the host reaches by copies alone
-PROCESSOR = "processor"  # feature of a device whose work-items become lanes of vectors
+WARP = 32  # work-items that exchange registers on a device with the feature `WARPS`
+
+# Features of devices that run grids; a browser's are the keys of `FMA` in codegen/wgsl/language.py
+FP64 = "fp64"  # 64-bit floats
+WARPS = "warps"  # neighbouring items of a group exchange registers
+WIDE_LOADS = "wide"  # items load and store 16 bytes at once
+MMA, WGMMA = "mma", "wgmma"  # NVIDIA's instructions for matrices of bf16, f16 and TF32
+MFMA, WMMA = "mfma", "wmma"  # AMD's for matrices of bf16 and f16
+MATRICES = (MMA, MFMA, WMMA)  # the lanes of a warp hold parts of theirs
+DATA_LOOPS = "data_loops"  # groups may wait in loops as long as data says
+APART = "apart"  # the host reaches its memory by copies alone, and waits for it
+PROCESSOR = "processor"  # items of a group become lanes of the vectors of a processor
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
     """`vector_bytes` and `vector_registers` of the SIMD unit, cache sizes in bytes, `threads` the
-    number of workers of the pool, `cpu`/`features` as LLVM spells them. Its printed form is part of
-    the names in the cache: no sets, whose order is another in each process."""
+    number of workers of the pool, `cpu`/`features` as LLVM spells them; of a device that runs grids
+    `features` are words of the table above. Its printed form is part of the names in the cache: no
+    sets, whose order is another in each process."""
 
     device: str
     cpu: str
     features: str
     vector_registers: int
-    half: bool  # float16 <-> float32 conversion in hardware
     l1_bytes: int
     l2_bytes: int
     l3_bytes: int
@@ -37,6 +43,7 @@ class Target:
     triple: str = ""
     vector_bytes: int = 16
     fma: bool = True
+    half: bool = False  # float16 <-> float32 conversion in hardware
     fmas: int = 1  # of whole vectors that start in a cycle
     packs: bool = False  # lanes of 32 bits in an order that is data (vpermd)
     dots: tuple[str, ...] = ()  # what it multiplies and adds in groups: "ui8 i8", "bf16 bf16"
@@ -60,39 +67,18 @@ class Target:
         of operations keep it busy."""
         return self.fmas * self.vector_bytes > LINE_BYTES
 
+    def has(self, feature: str) -> bool:
+        """Whether a device that runs grids has a feature of the table above."""
+        return feature in self.features.split()
+
     @property
     def has_f64(self) -> bool:
-        return not self.runs_grids or "fp64" in self.features.split()
+        return not self.runs_grids or self.has(FP64)
 
     @property
     def is_processor(self) -> bool:
-        """Whether items of a group become lanes of the vectors of a processor."""
-        return PROCESSOR in self.features.split()
-
-    @property
-    def has_warps(self) -> bool:
-        """Whether neighbouring items of a group exchange registers."""
-        return WARPS in self.features.split()
-
-    @property
-    def has_tf32(self) -> bool:
-        """Whether it multiplies matrices of f32 by TF32."""
-        return MMA in self.features.split()
-
-    @property
-    def has_data_loops(self) -> bool:
-        """Whether groups may wait in loops as long as data says."""
-        return DATA_LOOPS in self.features.split()
-
-    @property
-    def has_wgmma(self) -> bool:
-        """Whether four warps together multiply matrices in memory that their group shares."""
-        return "wgmma" in self.features.split()
-
-    @property
-    def is_apart(self) -> bool:
-        """Whether a function of the host waits for it and works on copies of its buffers."""
-        return APART in self.features.split()
+        """Whether a device that runs grids is a processor."""
+        return self.has(PROCESSOR)
 
     def short_lanes(self, bits: int) -> int:
         """Lanes of the shortest vector that a loop runs in."""

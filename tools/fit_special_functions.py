@@ -1,4 +1,4 @@
-"""Print the coefficient tables of `tinyhlo/import_stablehlo/special_tables.py`.
+"""Print the coefficient tables of `tinyhlo/import_stablehlo/families/special_tables.py`.
 
 python -m tools.fit_special_functions
 """

@@ -35,7 +35,7 @@ from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.simplify import simplify
 from tinyhlo.runtime.host import native
 from tinyhlo.schedule import schedule
-from tinyhlo.target import APART, PROCESSOR, Target
+from tinyhlo.target import APART, PROCESSOR, WGMMA, WIDE_LOADS, Target
 
 Shape = tuple[int, ...]
 Program = tuple[Callable[..., Any], tuple[jax.ShapeDtypeStruct, ...]]
@@ -508,9 +508,9 @@ def main(name: str, kind: str) -> None:
             check(program, name, target)
         except Exception:
             wrong[title] = traceback.format_exc()[-3000:]
-    if kind == "own" and by_fours.FEATURE in target.features.split():
+    if kind == "own" and target.has(WIDE_LOADS):
         wrong |= by_each_tile(name, target)
-    if "wgmma" in target.features.split():
+    if target.has(WGMMA):
         wrong |= by_warpgroup_tiles(name, target)
     print(json.dumps(wrong))
 

@@ -41,7 +41,7 @@ def compiled(graph: Graph, threads: int = 2) -> Compiled:
 def lacks_f64(graph: Graph) -> bool:
     """Whether a graph computes in f64, and the device of TINYHLO_DEVICE does not."""
     device = device_target(DEVICE)
-    lacks = device is not None and "fp64" not in device.features.split()
+    lacks = device is not None and not device.has_f64
     return lacks and any(node.dtype is F64 for node in graph.nodes())
 
 

@@ -29,7 +29,7 @@ NV = replace(
 )  # fmt: skip
 AMD = replace(NV, device="AMD", features="fp64 warps wide apart", threads=304, group_bytes=64 << 10)
 ARCHITECTURES = {"gfx942": "fp64 warps wide apart mfma", "gfx1100": "fp64 warps wide apart wmma"}
-METAL = replace(NV, device="METAL", features="fp16", threads=10, group_bytes=32 << 10)
+METAL = replace(NV, device="METAL", features="", threads=10, group_bytes=32 << 10)
 CLANG = shutil.which("clang-19")
 # as hiprtc, whose maths are clang's own
 HIP = (

@@ -13,8 +13,8 @@ from tests.import_stablehlo.test_fft import FUNCTIONS, LIMIT, case, relative_err
 from tests.runtime.test_cuda import TARGET
 from tinyhlo.codegen.grid.render import device_code
 from tinyhlo.codegen.render import kernels_of
-from tinyhlo.import_stablehlo.fft_passes import passes
-from tinyhlo.import_stablehlo.fft_tables import ROW, groups
+from tinyhlo.import_stablehlo.families.fft_passes import passes
+from tinyhlo.import_stablehlo.families.fft_tables import ROW, groups
 from tinyhlo.ir.build import param
 from tinyhlo.ir.dtypes import F32
 from tinyhlo.ir.graph import Graph

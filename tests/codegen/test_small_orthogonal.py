@@ -12,7 +12,7 @@ from tests.codegen.test_grid_programs import NV
 from tinyhlo.codegen.loops import Axis, Loop
 from tinyhlo.codegen.lowering.kernel import library_call_of
 from tinyhlo.codegen.small_matrices.lower import lower_small_matrices
-from tinyhlo.import_stablehlo.linalg import lapack
+from tinyhlo.import_stablehlo.families.linalg import lapack
 from tinyhlo.ir import build
 from tinyhlo.ir.dtypes import F32, F64, I32, DType
 from tinyhlo.ir.graph import Graph, TensorType

@@ -15,9 +15,9 @@ from tinyhlo.codegen.transform.lower import lower_transform
 from tinyhlo.codegen.transform.network import find_network
 from tinyhlo.compiler import compile_module, run_stages
 from tinyhlo.config import Config
-from tinyhlo.import_stablehlo.fft_passes import passes
-from tinyhlo.import_stablehlo.fft_tables import planes_matrix, roots
-from tinyhlo.import_stablehlo.movement import join
+from tinyhlo.import_stablehlo.families.fft_passes import passes
+from tinyhlo.import_stablehlo.families.fft_tables import planes_matrix, roots
+from tinyhlo.import_stablehlo.families.movement import join
 from tinyhlo.ir.build import (
     broadcast,
     constant,

@@ -9,11 +9,18 @@ from tests.codegen.harness import TARGET, call
 from tests.plugs import interpret
 from tinyhlo.codegen.render import kernels_of
 from tinyhlo.config import Config
-from tinyhlo.import_stablehlo.complex_numbers import Complex
-from tinyhlo.import_stablehlo.fft import transform
-from tinyhlo.import_stablehlo.fft_tables import ROW, good_length, groups, primes, radices, roots
-from tinyhlo.import_stablehlo.lifting import flatten
-from tinyhlo.import_stablehlo.planes import planes, stack
+from tinyhlo.import_stablehlo.families.fft import transform
+from tinyhlo.import_stablehlo.families.fft_tables import (
+    ROW,
+    good_length,
+    groups,
+    primes,
+    radices,
+    roots,
+)
+from tinyhlo.import_stablehlo.lifted.complex_numbers import Complex
+from tinyhlo.import_stablehlo.lifted.lifting import flatten
+from tinyhlo.import_stablehlo.lifted.planes import planes, stack
 from tinyhlo.ir import dtypes
 from tinyhlo.ir.build import param
 from tinyhlo.ir.dtypes import F32

@@ -11,7 +11,7 @@ import pytest
 
 from tinyhlo.compiler import compile_module
 from tinyhlo.config import Config
-from tinyhlo.import_stablehlo.small_types import decode, encode
+from tinyhlo.import_stablehlo.lifted.small_types import decode, encode
 from tinyhlo.ir.build import param
 from tinyhlo.ir.dtypes import F32, F64, I32, U8, DType
 from tinyhlo.ir.elements import BY_NAME, F8E8M0FNU, SMALL_FLOATS, SMALL_INTEGERS

@@ -82,7 +82,7 @@ def test_integers_as_halves_are_rounded_once() -> None:
 def test_large_products_are_summed_without_writing_them_out(
     dtype: DType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(einsum, "HUGE", 1)
+    monkeypatch.setattr(einsum, "HUGE_PRODUCT", 1)
     x, w = param(0, (3, 4), dtype), param(1, (4, 5), dtype)
     wide = [broadcast(x, (3, 4, 5), (0, 1)), broadcast(w, (3, 4, 5), (1, 2))]
     total = reduce(Op.ADD, elementwise(Op.MUL, *wide), (1,))

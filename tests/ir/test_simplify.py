@@ -12,6 +12,7 @@ import pytest
 from tinyhlo.errors import VerificationError
 from tinyhlo.import_stablehlo.operands import clamp_index
 from tinyhlo.ir import build
+from tinyhlo.ir.build import splat_value
 from tinyhlo.ir.contraction import find_contraction
 from tinyhlo.ir.dtypes import BF16, F16, F32, I8, I32, U8, DType
 from tinyhlo.ir.graph import (
@@ -33,7 +34,6 @@ from tinyhlo.ir.index import constant
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.joining import join
 from tinyhlo.ir.ops import Op
-from tinyhlo.ir.rewrite import splat_value
 from tinyhlo.ir.simplify import simplify
 from tinyhlo.ir.verifier import verify_graph
 from tinyhlo.ir.views import through

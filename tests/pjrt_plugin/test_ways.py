@@ -13,7 +13,7 @@ COMPARE = """
     import jax, jax.numpy as jnp, numpy as np
     from jax import lax
     from jax.sharding import Mesh, PartitionSpec as P
-    import tinyhlo.side_by_side as apart
+    import tinyhlo.pjrt_plugin.side_by_side as apart
 
     made, calls = [], []
     make = apart.side_by_side

@@ -92,6 +92,24 @@ def test_a_file_of_schedules_changes_the_loops(tmp_path: Path) -> None:
     assert not any(move.startswith("stage") for move in loops.moves)
 
 
+def test_answers_that_are_none_here_are_said_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "older.jsonl"
+    config = Config(cache=0, beam=1, threads=2, schedules=str(path))
+    run_stages(TEXT, config)
+    (key,) = Schedules(path).found
+    asked = {"stage": "no", "rows together": "17", "decided before": "yes"}
+    Schedules(path).add(key, Found("softmax", asked, 2.0, 1.0))
+    capsys.readouterr()
+    for _ in range(2):
+        (loops,) = run_stages(TEXT, replace(config, beam=0)).compiled.loops
+        assert not any(move.startswith("stage") for move in loops.moves)
+    said = capsys.readouterr().err
+    assert said.count("kernel softmax has no such choice here") == 1 and str(path) in said
+    assert "rows together: 17, decided before: yes;" in said and "stage" not in said
+
+
 def test_a_stored_program_belongs_to_its_schedules(tmp_path: Path) -> None:
     path = tmp_path / "found.jsonl"
     config = Config(cache_dir=str(tmp_path), schedules=str(path))

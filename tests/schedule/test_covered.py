@@ -12,7 +12,7 @@ import pytest
 from jax import lax
 
 from tests.schedule.graphs import launches, normal
-from tests.schedule.test_hoist import planned, split
+from tests.schedule.passes.test_hoist import planned, split
 from tinyhlo.ir.graph import Param
 from tinyhlo.schedule.program import Copy, Program
 

@@ -23,7 +23,7 @@ from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.joining import join
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.views import below_views
-from tinyhlo.schedule.items import LONGEST, MOST_FOLDED
+from tinyhlo.schedule.items import LONGEST_CHAIN, MOST_FOLDED
 from tinyhlo.schedule.joined import parts_of
 
 X, Y = param(0, (10,), F32), param(1, (10,), F32)
@@ -36,13 +36,13 @@ def test_a_long_chain_is_a_few_equal_kernels(op: Op, length: int) -> None:
         y = elementwise(op, y, Y) if op.arity == 2 else elementwise(op, y)
     types = (X.type, Y.type)
     program = planned(Graph(types, (y,)), [normal(10), 1e-3 + abs(normal(10, seed=1))])
-    assert len(launches(program.body)) >= length // LONGEST + 1
+    assert len(launches(program.body)) >= length // LONGEST_CHAIN + 1
     assert len(kernels_of(program.body)) <= 3
 
 
 def test_a_chain_of_moderate_length_is_one_kernel() -> None:
     y: Node = X
-    for _ in range(LONGEST // 2):
+    for _ in range(LONGEST_CHAIN // 2):
         y = add(y, Y)
     program = planned(Graph((X.type, Y.type), (y,)), [normal(10), normal(10, seed=1)])
     assert len(program.body) == 1
@@ -52,7 +52,7 @@ def test_a_long_chain_ends_in_a_reduction_to_two_values() -> None:
     """Its results are items, the node that makes both is none."""
     x, y = (param(k, (3, 2, 10), F32) for k in range(2))
     end: Node = x
-    for _ in range(LONGEST):
+    for _ in range(LONGEST_CHAIN):
         end = add(end, y)
     scalars = [param(k, (), F32) for k in range(4)]  # the sum of one and the product of the other
     both = add(scalars[0], scalars[2]), mul(scalars[1], scalars[3])

@@ -10,7 +10,7 @@ first:
 
 Out: what was done, as lines for people, and in `open` the names of all answers of each decision,
 from which a search over schedules (`runtime/search/`) takes its next steps. Any schedule is
-legal: an answer that is not open is not taken, whatever file it comes from.
+legal: an answer that is not open is not taken, whatever file it comes from, but `ignored`.
 """
 
 from __future__ import annotations
@@ -52,6 +52,13 @@ class Moves(list[str]):
         del self[done:]
         self.open = known | {decision: self.open[decision]}
         return body
+
+    def ignored(self) -> tuple[str, ...]:
+        """What was asked for and is not open once all is decided: of another version, or edited."""
+        pairs = self.asked.items()
+        return tuple(
+            f"{name}: {answer}" for name, answer in pairs if answer not in self.open.get(name, ())
+        )
 
     def adopt(self, tried: Moves) -> None:
         """What was tried with moves of its own is done: its decisions are open here, too."""

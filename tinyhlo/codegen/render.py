@@ -39,11 +39,13 @@ BRIEF = 8192
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Rendered:
-    """A kernel's symbol and loops; whether it is inlined where it is called."""
+    """A kernel's symbol and loops; whether it is inlined where it is called; what its schedule asks
+    for in vain."""
 
     symbol: str
     loops: LoopProgram
     inline: bool
+    ignored: tuple[str, ...]
 
 
 def render_program(
@@ -97,7 +99,7 @@ def render(
     seconds = kernel_seconds(kernel, report(kernel, loops), inline, runs, target)
     text = render_kernel(loops, target, symbol, inline, declarations, threads_worth(seconds))
     modules.add(symbol, len(loops.reads + loops.writes), text, inline)
-    return Rendered(symbol, loops, inline)
+    return Rendered(symbol, loops, inline, moves.ignored())
 
 
 def loops_of(kernel: Kernel, target: Target, runs: float, moves: Moves) -> LoopProgram:

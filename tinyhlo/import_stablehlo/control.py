@@ -7,8 +7,9 @@ Outside of such bodies there is one copy. Outer values that a region reads becom
 loop-invariant state, or extra operands of a Branch; constants and iotas are simply repeated inside.
 Where copies go different ways around a collective, all ways are run, and each copy picks. On them
 there are no effects, and no loops that might not end for the values of a copy that does not come
-by: such a program is one for each device (`side_by_side.py`). Tokens are no state: effects are in
-the order of the Graph's `effects`, where a loop or branch around an effect is one itself.
+by: such a program is one for each device (`pjrt_plugin/side_by_side.py`). Tokens are no state:
+effects are in the order of the Graph's `effects`, where a loop or branch around an effect is one
+itself.
 """
 
 from __future__ import annotations
@@ -20,13 +21,12 @@ from operator import or_
 from typing import Any, NamedTuple
 
 from tinyhlo.errors import UnsupportedOp
-from tinyhlo.import_stablehlo.complex_numbers import by_plane
+from tinyhlo.import_stablehlo.lifted.complex_numbers import by_plane
 from tinyhlo.import_stablehlo.operands import known_scalar
-from tinyhlo.import_stablehlo.pieces import Pieces
 from tinyhlo.import_stablehlo.records import Block, Operation
-from tinyhlo.import_stablehlo.spread import formed, whole
-from tinyhlo.import_stablehlo.state import State, alike, captures, classes_of, inside, read
-from tinyhlo.import_stablehlo.teams import (
+from tinyhlo.import_stablehlo.spmd.pieces import Pieces
+from tinyhlo.import_stablehlo.spmd.spread import formed, whole
+from tinyhlo.import_stablehlo.spmd.teams import (
     Team,
     TogetherRule,
     Values,
@@ -35,13 +35,14 @@ from tinyhlo.import_stablehlo.teams import (
     communicates,
     step_each,
 )
+from tinyhlo.import_stablehlo.state import State, alike, captures, classes_of, inside, read
 from tinyhlo.import_stablehlo.walker import Rule, UnsupportedError, Value, is_closed
 from tinyhlo.ir.build import branch, broadcast, full, loop, where
 from tinyhlo.ir.dtypes import I32
 from tinyhlo.ir.graph import Elementwise, Graph, Node, Param
 from tinyhlo.ir.ops import Op
 
-# what one program for all devices cannot do; JAX gets one for each (`side_by_side.py`)
+# what one program for all devices cannot do; JAX gets one for each (`pjrt_plugin/side_by_side.py`)
 BY_JAX = "run it by JAX, in one process"
 EFFECT_ON_THE_WAY = (
     f"devices go different ways here, and a callback or other effect is on the way: {BY_JAX}"

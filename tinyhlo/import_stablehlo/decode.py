@@ -23,7 +23,7 @@ from tinyhlo.import_stablehlo.attributes import (
     decode_configuration,
 )
 from tinyhlo.import_stablehlo.chlo import chlo_key, legalize
-from tinyhlo.import_stablehlo.lifting import form_of, is_complex
+from tinyhlo.import_stablehlo.lifted.lifting import form_of, is_complex
 from tinyhlo.import_stablehlo.records import (
     CONSTANTS,
     Block,
@@ -34,7 +34,7 @@ from tinyhlo.import_stablehlo.records import (
     ValueType,
     names,
 )
-from tinyhlo.import_stablehlo.sharding import Mesh, parse_mesh
+from tinyhlo.import_stablehlo.spmd.sharding import Mesh, parse_mesh
 from tinyhlo.import_stablehlo.types import decode_type
 
 TERMINATORS = frozenset({"stablehlo.return", "func.return", "sdy.return"})

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tinyhlo.import_stablehlo.complex_numbers import Complex
-from tinyhlo.import_stablehlo.planes import common_source, from_pairs, pairs
+from tinyhlo.import_stablehlo.lifted.complex_numbers import Complex
+from tinyhlo.import_stablehlo.lifted.planes import common_source, from_pairs, pairs
 from tinyhlo.import_stablehlo.records import Operation, TokenType, ValueType
 from tinyhlo.import_stablehlo.walker import Value
 from tinyhlo.ir.build import full, library_call, permute

@@ -18,11 +18,8 @@ from jaxlib.mlir import ir
 
 from tinyhlo.errors import InvalidProgram, UnsupportedItem, UnsupportedOp
 from tinyhlo.import_stablehlo.attributes import decode_attribute
-from tinyhlo.import_stablehlo.bundles import bundled
 from tinyhlo.import_stablehlo.context import lent_context, parse_module
 from tinyhlo.import_stablehlo.decode import Decoder, entry_of
-from tinyhlo.import_stablehlo.hlo_sharding import hlo_text
-from tinyhlo.import_stablehlo.manual import INTO, copies_of
 from tinyhlo.import_stablehlo.memory import (
     Order,
     buffer_of,
@@ -32,17 +29,20 @@ from tinyhlo.import_stablehlo.memory import (
     out_of_order,
     visible,
 )
-from tinyhlo.import_stablehlo.partitioned import divide, propagated
-from tinyhlo.import_stablehlo.partitioners import answered
-from tinyhlo.import_stablehlo.pieces import Holders, Pieces
 from tinyhlo.import_stablehlo.precision import Rounded
 from tinyhlo.import_stablehlo.records import Function, OtherType, TokenType, ValueType
 from tinyhlo.import_stablehlo.refine import needs_refining, with_known_shapes
 from tinyhlo.import_stablehlo.rules import TOGETHER, rule_of
-from tinyhlo.import_stablehlo.sharding import Division, Mesh
-from tinyhlo.import_stablehlo.shared import SharedWalker
-from tinyhlo.import_stablehlo.spread import held, part_at, settled
-from tinyhlo.import_stablehlo.teams import ALONE, Team
+from tinyhlo.import_stablehlo.spmd.bundles import bundled
+from tinyhlo.import_stablehlo.spmd.hlo_sharding import hlo_text
+from tinyhlo.import_stablehlo.spmd.manual import INTO, copies_of
+from tinyhlo.import_stablehlo.spmd.partitioned import divide, propagated
+from tinyhlo.import_stablehlo.spmd.partitioners import answered
+from tinyhlo.import_stablehlo.spmd.pieces import Holders, Pieces
+from tinyhlo.import_stablehlo.spmd.sharding import Division, Mesh
+from tinyhlo.import_stablehlo.spmd.shared import SharedWalker
+from tinyhlo.import_stablehlo.spmd.spread import held, part_at, settled
+from tinyhlo.import_stablehlo.spmd.teams import ALONE, Team
 from tinyhlo.import_stablehlo.walker import Value, Walker
 from tinyhlo.ir.build import param
 from tinyhlo.ir.elements import stored

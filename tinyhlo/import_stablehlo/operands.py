@@ -7,11 +7,10 @@ from math import inf
 
 import numpy as np
 
-from tinyhlo.ir.build import broadcast, cast, elementwise, full, iota
+from tinyhlo.ir.build import broadcast, cast, elementwise, full, iota, splat_value
 from tinyhlo.ir.dtypes import BOOL, F32, DType
 from tinyhlo.ir.graph import Constant, Node, Reshape, Shape
 from tinyhlo.ir.ops import Op
-from tinyhlo.ir.rewrite import splat_value
 
 # arithmetic on booleans is logic
 ON_BOOLEANS = {Op.ADD: Op.OR, Op.SUB: Op.XOR, Op.MAX: Op.OR, Op.MIN: Op.AND}

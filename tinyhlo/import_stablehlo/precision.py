@@ -21,7 +21,7 @@ from tinyhlo.ir.build import cast
 from tinyhlo.ir.dtypes import BF16, F32
 from tinyhlo.ir.graph import Node
 from tinyhlo.ir.ops import Op
-from tinyhlo.target import Target
+from tinyhlo.target import MMA, Target
 
 PAIRS = f"{BF16} {BF16}"
 
@@ -37,7 +37,7 @@ class Rounded(IntEnum):
 
 def rounded_of(target: Target, allowed: bool) -> Rounded:
     """For a device; `allowed`: the user takes TF32 for products of default precision."""
-    if target.has_tf32:
+    if target.has(MMA):
         return Rounded.TF32_DEFAULT if allowed else Rounded.TF32
     return Rounded.BF16 if PAIRS in (*target.dots, *target.matrices) else Rounded.NONE
 

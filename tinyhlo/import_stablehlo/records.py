@@ -68,7 +68,7 @@ class Form(IntEnum):
 class Operation:
     """One live op. `location` is opaque here, see `locations.source_line`. `refusal`: what to tell
     the user when one of the types cannot be compiled, else "". `effect`: needed even if unused.
-    `form`: whether types are complex or small, see `lifting.py`."""
+    `form`: whether types are complex or small, see `lifted/`."""
 
     name: str
     operands: tuple[int, ...]

@@ -1,7 +1,7 @@
 """The tables of rules: every op that can be imported, from the files of its families.
 
 `RULES` are for plain tensors; `LIFTED_RULES` for ops on complex and small element types that
-differ from the plain rule applied by plane or by value (`lifting.py`). `rule_of` picks one.
+differ from the plain rule applied by plane or by value (`lifted/`). `rule_of` picks one.
 """
 
 from __future__ import annotations
@@ -9,31 +9,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 
-from tinyhlo.import_stablehlo import (
-    collectives,
-    complex_arithmetic,
-    complex_functions,
-    control,
-    fft,
-    manual,
-    ragged,
-    small_rules,
-)
-from tinyhlo.import_stablehlo.lifting import lifted
+from tinyhlo.import_stablehlo import control
+from tinyhlo.import_stablehlo.families import fft, ragged
+from tinyhlo.import_stablehlo.lifted import complex_arithmetic, complex_functions, small_rules
+from tinyhlo.import_stablehlo.lifted.lifting import lifted
 from tinyhlo.import_stablehlo.records import Form, Operation
+from tinyhlo.import_stablehlo.spmd import collectives, manual
 from tinyhlo.import_stablehlo.walker import Rule
 
 FAMILIES = """
-    broadcasting calls collectives contraction control conversions convolution custom_calls
-    elementwise indexing linalg manual movement normalization pooling ragged random_bits reductions
-    scattering sorting special_functions windows
+    broadcasting calls contraction conversions convolution custom_calls elementwise indexing linalg
+    movement normalization pooling ragged random_bits reductions scattering sorting
+    special_functions windows
 """
 
 TOGETHER = {**collectives.TOGETHER, **control.TOGETHER, **manual.TOGETHER}
-RULES: dict[str, Rule] = {
+RULES: dict[str, Rule] = {**collectives.RULES, **control.RULES, **manual.RULES} | {
     name: rule
     for family in FAMILIES.split()
-    for name, rule in import_module(f"tinyhlo.import_stablehlo.{family}").RULES.items()
+    for name, rule in import_module(f"tinyhlo.import_stablehlo.families.{family}").RULES.items()
 }
 LIFTED_RULES: dict[Form, dict[str, Rule]] = {
     Form.COMPLEX: {**complex_arithmetic.RULES, **complex_functions.RULES, **fft.RULES},

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tinyhlo.import_stablehlo.complex_numbers import rebuilt
-from tinyhlo.import_stablehlo.lifting import flatten
+from tinyhlo.import_stablehlo.lifted.complex_numbers import rebuilt
+from tinyhlo.import_stablehlo.lifted.lifting import flatten
 from tinyhlo.import_stablehlo.records import Block
-from tinyhlo.import_stablehlo.teams import Team, Values
+from tinyhlo.import_stablehlo.spmd.teams import Team, Values
 from tinyhlo.import_stablehlo.walker import OUTER_VALUE, UnsupportedError, is_closed
 from tinyhlo.ir.build import param
 from tinyhlo.ir.graph import Graph, Node

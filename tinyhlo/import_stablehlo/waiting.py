@@ -1,4 +1,4 @@
-"""What has to be a program for each device, not one for all (`side_by_side.py`).
+"""What has to be a program for each device, not one for all (`pjrt_plugin/side_by_side.py`).
 
 In: a StableHLO module for several devices. Out: whether functions of the user, called by one
 device, may wait for those of another. What prints gives no results: nobody waits for it, and one

@@ -17,15 +17,15 @@ from operator import attrgetter
 from typing import Any, TypeVar, Union
 
 from tinyhlo.errors import UnsupportedItem, VerificationError
-from tinyhlo.import_stablehlo.complex_numbers import Complex
 from tinyhlo.import_stablehlo.decode import Decoder
-from tinyhlo.import_stablehlo.divided import Divided
-from tinyhlo.import_stablehlo.lifting import flat_types, flatten, matches, unflatten, zeros
+from tinyhlo.import_stablehlo.lifted.complex_numbers import Complex
+from tinyhlo.import_stablehlo.lifted.lifting import flat_types, flatten, matches, unflatten, zeros
 from tinyhlo.import_stablehlo.locations import Place
-from tinyhlo.import_stablehlo.pieces import Pieces
 from tinyhlo.import_stablehlo.precision import Rounded
 from tinyhlo.import_stablehlo.records import Block, Operation, TupleType, ValueType
-from tinyhlo.import_stablehlo.sharding import Mesh, parse_mesh
+from tinyhlo.import_stablehlo.spmd.divided import Divided
+from tinyhlo.import_stablehlo.spmd.pieces import Pieces
+from tinyhlo.import_stablehlo.spmd.sharding import Mesh, parse_mesh
 from tinyhlo.ir.build import param
 from tinyhlo.ir.graph import (
     Constant,
@@ -99,9 +99,9 @@ class Walker:
     ) -> None:
         self.decoder = decoder
         self.rule_of = rule_of
-        self.together = together  # rules of ops that see all devices, see `teams.py`
+        self.together = together  # rules of ops that see all devices, see `spmd/teams.py`
         self.rounded = rounded
-        self.known_contents: dict[tuple[int, str], bool] = {}  # see `teams.py`
+        self.known_contents: dict[tuple[int, str], bool] = {}  # see `spmd/teams.py`
         self.divided = Divided()
         self._places: dict[Node, tuple[Any, Place | None]] = {}
         self.lines = Locations(self._places, lambda place: Place(*place).line, self._places)
@@ -182,7 +182,7 @@ class Walker:
         return tuple([values[slot] for slot in block.returned])
 
     def prepare(self, operation: Operation, values: dict[int, Value]) -> None:
-        """Before an op: all it reads is here (but see `spread.py`)."""
+        """Before an op: all it reads is here (but see `spmd/spread.py`)."""
 
     def step(
         self, operation: Operation, inputs: tuple[Value, ...], scope: Scope

@@ -6,12 +6,9 @@ graph         nodes, interned (`interned`); `operators` writes arithmetic, `prin
 build         constructors of nodes, `joining`: of arrays side by side; `verifier` checks by them
 interpreter   a Graph run by NumPy; `einsum` for its large products
 index         index expressions, `views`: what a view does to an index
-simplify      a Graph made simpler: `steps`, `reduce_steps`, `scatter_steps`, `masked` (updates),
-              `algebra` (for `rewrite`), `limit`
+simplify      a Graph made simpler, node by node by the rules in steps/; `limit` shortens sorts
 contraction   products recognised by their axes, `transform`: those with a small constant matrix
-narrow        values computed in the `regions` that are read: `parts` of axes, `rows` at places;
-              `updates`: arrays with a block replaced, as choices
-accumulate    arrays of few elements, added up in place
+updates       arrays with a block replaced, as choices
 scalars       regions of scalars made elementwise
 order         what a sort's comparator means
 walks         what can be reached from somewhere

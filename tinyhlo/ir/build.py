@@ -1,4 +1,5 @@
-"""Typed constructors of nodes: infer the result type, fold what is trivial.
+"""Typed constructors of nodes: infer the result type, fold what is trivial. What each node means,
+its inputs and their shapes, is said at its class in `graph.py`. `splat_value`: `full` read back.
 
 y = binary(Op.ADD, x, broadcast(scalar(1.0, F32), x.shape))
 """
@@ -44,6 +45,15 @@ def scalar(value: Any, dtype: DType) -> ir.Constant:
 def full(value: Any, shape: Shape, dtype: DType) -> Node:
     """A splat: an expanded scalar."""
     return broadcast(scalar(value, dtype), shape)
+
+
+def splat_value(node: Node) -> np.ndarray | None:
+    """The scalar that every element of `node` is known to be."""
+    while isinstance(node, (ir.Expand, ir.Reshape)):
+        node = node.inputs[0]
+    if isinstance(node, ir.Constant) and node.value.size == 1:
+        return node.value.reshape(())
+    return None
 
 
 def iota(shape: Shape, dtype: DType, axis: int) -> Node:
@@ -185,13 +195,14 @@ def pad(
 def slice_(
     source: Node, start: Sequence[int], stop: Sequence[int], step: Sequence[int] | None = None
 ) -> Node:
+    """source[start:stop:step], along each axis."""
     step = step or (1,) * len(source.shape)
     shape = [ceil_div(b - a, s) for a, b, s in zip(start, stop, step, strict=True)]
     return strided(source, start, shape, step)
 
 
 def strided(source: Node, start: Sequence[int], shape: Sequence[int], step: Sequence[int]) -> Node:
-    """The slice of `shape` elements."""
+    """The slice of `shape` elements, from `start` on."""
     shape = tuple(shape)
     if shape == source.shape:
         return source

@@ -124,3 +124,9 @@ def is_lossless(source: DType, target: DType) -> bool:
 def index_dtype(extents: Iterable[int]) -> DType:
     """i32 where it can address every one of `extents`, else i64."""
     return I32 if all(extent < 1 << 31 for extent in extents) else I64
+
+
+def holds_positions(dtype: DType, extent: int) -> bool:
+    """Whether every index below `extent` is a number of `dtype`: integers wrap, floats round."""
+    most = 1 << (dtype.mantissa_bits + 1) if dtype.is_float else dtype.bounds[1]
+    return extent - 1 <= most

@@ -13,7 +13,7 @@ import numpy as np
 from tinyhlo.ir.graph import Elementwise, Expand, Node, Reduce
 from tinyhlo.ir.ops import MULTIPLICATIONS, Op
 
-HUGE = 1 << 22  # elements of a product; smaller ones are written out
+HUGE_PRODUCT = 1 << 22  # elements of a product; smaller ones are written out
 
 
 def is_huge_contraction(node: Node) -> bool:
@@ -24,7 +24,7 @@ def is_huge_contraction(node: Node) -> bool:
     return (
         isinstance(product, Elementwise)
         and product.op in MULTIPLICATIONS
-        and prod(product.shape) > HUGE
+        and prod(product.shape) > HUGE_PRODUCT
         and all(isinstance(factor, Expand) for factor in product.inputs)
     )
 

@@ -1,4 +1,4 @@
-"""Arrays side by side, and what of an array lies along one axis.
+"""Arrays side by side, made and recognised, and what of an array lies along one axis.
 
 join([a, b], 0)   ->  WHERE(iota < len(a), PAD(a), PAD(b))
 join([x[:2], x[2:5]], 0)   ->  x[:5]
@@ -10,9 +10,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from tinyhlo.ir.build import full, iota, pad, reshape, scalar, slice_, update_slice, where
-from tinyhlo.ir.dtypes import index_dtype
-from tinyhlo.ir.graph import Node, Slice
+from tinyhlo.ir.build import (
+    full,
+    iota,
+    pad,
+    reshape,
+    scalar,
+    slice_,
+    splat_value,
+    update_slice,
+    where,
+)
+from tinyhlo.ir.dtypes import holds_positions, index_dtype
+from tinyhlo.ir.graph import Elementwise, Iota, Node, Slice
+from tinyhlo.ir.ops import Op
 
 SELECTED_PIECES = 16  # a select per piece and element; beyond it pieces are stored one by one
 
@@ -91,3 +102,22 @@ def nth(x: Node, axis: int, number: int) -> Node:
     shape = list(x.shape)
     del shape[axis]
     return reshape(part(x, axis, number, number + 1), tuple(shape))
+
+
+def is_joined(node: Node) -> bool:
+    """Whether a value is one of two by its position along an axis."""
+    return (
+        isinstance(node, Elementwise)
+        and node.op is Op.WHERE
+        and joined_at(node.inputs[0]) is not None
+    )
+
+
+def joined_at(test: Node) -> tuple[int, int] | None:
+    """(axis, end) of the test `iota < end`, in integers that hold every index."""
+    match test:
+        case Elementwise(op=Op.LT, inputs=(Iota(axis=axis, dtype=dtype), bound)):
+            end = splat_value(bound)
+            if end is not None and dtype.is_integer and holds_positions(dtype, test.shape[axis]):
+                return axis, int(end)
+    return None

@@ -97,3 +97,4 @@ CODEGEN = frozenset({Op.SIXTEENTHS, Op.SIXTEENTHS_REST, Op.SCALE, Op.FMA})
 # What a contraction sums: how exact its products are is a property of each
 MULTIPLICATIONS = frozenset({Op.MUL, Op.MUL_TF32, Op.MUL_TF32X3})
 MONOIDS = (Op.ADD, Op.MUL, Op.MAX, Op.MIN, Op.AND, Op.OR, Op.XOR)
+COMMUTATIVE = frozenset({*MONOIDS, *MULTIPLICATIONS, Op.EQ, Op.NE})

@@ -30,6 +30,8 @@ def format_graph(graph: Graph) -> str:
 
 
 def graph_lines(graph: Graph, title: str, indent: str) -> Iterator[str]:
+    """`title(types of params) {`, a line for each node that is not written where it is read, and
+    what is returned."""
     yield f"{indent}{title}({', '.join(map(str, graph.params))}) {{"
     names: dict[Node, str] = {}
     count = 0

@@ -26,8 +26,8 @@ from tinyhlo.ir.meaning import identity
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.simplify import step
 
-MOST = 8192  # elements that are looked at, and
-LONGEST = 512  # nodes that a region becomes, at most: beyond it a loop is compiled sooner
+MOST_ELEMENTS = 8192  # elements that are looked at, and
+MOST_NODES = 512  # nodes that a region becomes, at most: beyond it a loop is compiled sooner
 
 Array = np.ndarray  # of scalar nodes
 Values = Sequence[Array]
@@ -65,14 +65,14 @@ def scalarised(graph: Graph) -> Graph | None:
     except NotScalar:
         return None
     made = Graph(graph.params, tuple(result.item() for result in results), (), graph.locations)
-    return made if len(made.nodes()) <= max(LONGEST, len(graph.nodes())) else None
+    return made if len(made.nodes()) <= max(MOST_NODES, len(graph.nodes())) else None
 
 
 class Unrolled:
-    """Regions run on arrays of scalar nodes, as far as `MOST` elements."""
+    """Regions run on arrays of scalar nodes, as far as `MOST_ELEMENTS` elements."""
 
     def __init__(self) -> None:
-        self.left = MOST
+        self.left = MOST_ELEMENTS
 
     def run(self, graph: Graph, arguments: Values) -> Values:
         """The results of a region."""

@@ -4,7 +4,7 @@ shorten sorts.
     y = x * 1 + transpose(transpose(x))   ->   x + x
 
 Every node is rebuilt once over its simplified inputs and handed to the steps of its class until
-nothing changes; `steps.py` has those that need no region. Dead code disappears because only what
+nothing changes; `steps/` has those that need no region. Dead code disappears because only what
 the results reach is rebuilt. A region that has been simplified is not walked again, however often
 the nodes around it are rebuilt: loops in loops would take a time exponential in their depth.
 """
@@ -19,7 +19,8 @@ from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 
-from tinyhlo.ir import build, reduce_steps, scatter_steps, steps
+from tinyhlo.ir import build
+from tinyhlo.ir.build import splat_value
 from tinyhlo.ir.graph import (
     VIEWS,
     VOID,
@@ -48,12 +49,11 @@ from tinyhlo.ir.graph import (
     topological,
 )
 from tinyhlo.ir.limit import limit_sorts
-from tinyhlo.ir.masked import masked_updates
-from tinyhlo.ir.ops import COSTS, Op
-from tinyhlo.ir.rewrite import COMMUTATIVE, splat_value
+from tinyhlo.ir.ops import COMMUTATIVE, COSTS, Op
+from tinyhlo.ir.steps import elementwise, masked, positions, reduces, scatters, views
 
 WITH_REGIONS = (Branch, Loop, MultiReduce, Scatter, Sort)
-LARGEST = 1 << 62  # bytes of an array of NumPy's, were each axis of 0 elements one of 1
+LARGEST_BYTES = 1 << 62  # bytes of an array of NumPy's, were each axis of 0 elements one of 1
 ROUNDS = 16  # a node changes a few times at most; this only bounds a defect
 
 _simplified: WeakSet[Graph] = WeakSet()
@@ -135,7 +135,7 @@ def choose_operands(graph: Graph) -> Graph:
 
 
 def same_branches(node: Node) -> bool:
-    """Whether a choice is between two values of one op that takes long."""
+    """Whether a choice is between two values of one expensive op."""
     if not isinstance(node, Elementwise) or node.op is not Op.WHERE:
         return False
     yes, no = node.inputs[1:]
@@ -152,7 +152,7 @@ def empty(node: Node) -> Node | None:
     """A value without elements needs no computation, nor what it was made of."""
     if node.type is VOID or node.type.size or isinstance(node, (Constant, Param)):
         return None
-    if prod(filter(None, node.shape)) * node.dtype.itemsize > LARGEST:
+    if prod(filter(None, node.shape)) * node.dtype.itemsize > LARGEST_BYTES:
         return None
     return intern(Constant, node.type, (), np.empty(node.shape, node.dtype.numpy))
 
@@ -228,12 +228,12 @@ def reduce_before_expand(node: Reduce) -> Node | None:
 
 def reduce_before_view(node: Reduce) -> Node | None:
     """A view of a reduce instead of a reduce of a view."""
-    found = reduce_steps.reduce_of_view(node)
+    found = reduces.reduce_of_view(node)
     return None if found is None else build.reshape(step(found), node.shape)
 
 
 def permute_before_reshape(node: Permute) -> Node | None:
-    found = steps.permute_of_joined_axes(node)
+    found = views.permute_of_joined_axes(node)
     return None if found is None else build.reshape(step(found), node.shape)
 
 
@@ -304,43 +304,43 @@ def specialise(region: Graph, values: dict[int, Node], keep: bool) -> Graph:
 
 
 STEPS: dict[type[Node], tuple[Callable[[Any], Node | None], ...]] = {
-    **dict.fromkeys(VIEWS, (steps.view_of_splat,)),
+    **dict.fromkeys(VIEWS, (views.view_of_splat,)),
     Elementwise: (
-        steps.fold_constants,
-        steps.algebra,
-        steps.double_cast,
-        steps.clamps,
-        steps.certain,
-        steps.plain_power,
-        masked_updates,
+        elementwise.fold_constants,
+        elementwise.algebra,
+        elementwise.double_cast,
+        elementwise.clamps,
+        elementwise.certain,
+        elementwise.plain_power,
+        masked.masked_updates,
         compute_before_expand,
     ),
     Permute: (
-        steps.view_of_splat,
-        steps.permute_of_repeats,
+        views.view_of_splat,
+        views.permute_of_repeats,
         permute_before_reshape,
-        steps.permute_of_positions,
+        positions.permute_of_positions,
     ),
-    Reshape: (steps.view_of_splat, steps.reshape_of_repeats),
+    Reshape: (views.view_of_splat, views.reshape_of_repeats),
     Slice: (
-        steps.view_of_splat,
-        steps.slice_of,
-        steps.slice_of_part,
-        steps.slice_of_known,
-        steps.slice_of_positions,
+        views.view_of_splat,
+        views.slice_of,
+        views.slice_of_part,
+        views.slice_of_known,
+        positions.slice_of_positions,
     ),
-    Flip: (steps.view_of_splat, steps.flip_of_flip),
+    Flip: (views.view_of_splat, views.flip_of_flip),
     Reduce: (
-        reduce_steps.reduce_single,
-        reduce_steps.sum_of_one,
-        reduce_steps.sum_of_diagonal,
+        reduces.reduce_single,
+        reduces.sum_of_one,
+        reduces.sum_of_diagonal,
         reduce_before_expand,
         reduce_before_view,
-        reduce_steps.reduce_of_reduce,
+        reduces.reduce_of_reduce,
     ),
-    Scan: (reduce_steps.scan_of_few,),
-    Iota: (steps.one_position,),
-    Gather: (steps.gather_of_positions, steps.gather_of_ranges),
+    Scan: (reduces.scan_of_few,),
+    Iota: (positions.one_position,),
+    Gather: (positions.gather_of_positions, positions.gather_of_ranges),
     Loop: (constant_state,),
-    Output: (known_result, scatter_steps.one_update_each),
+    Output: (known_result, scatters.one_update_each),
 }

@@ -15,11 +15,11 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from tinyhlo.ir.build import splat_value
 from tinyhlo.ir.contraction import varies
 from tinyhlo.ir.graph import Constant, Elementwise, Graph, Node, Reduce
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.ops import MULTIPLICATIONS, Op
-from tinyhlo.ir.rewrite import splat_value
 from tinyhlo.ir.views import ARRANGED, below_views
 from tinyhlo.records import dataclass
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tinyhlo.ir import build
+from tinyhlo.ir.build import splat_value
 from tinyhlo.ir.dtypes import BOOL, index_dtype
 from tinyhlo.ir.graph import Node, Shape, UpdateSlice
-from tinyhlo.ir.rewrite import splat_value
 
 MOST_CHOICES = 8  # one after the other: each element of the result makes all of them
 

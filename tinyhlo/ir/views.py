@@ -4,7 +4,7 @@
     below_views(slice(permute(x)))        ->  x
 
 This is the only place that gives views a meaning for code generation; the interpreter has its own
-(NumPy) one, and tests hold the two against each other.
+(NumPy) one, and tests hold the two against each other. Also which axes of a reshape are which.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 
-from tinyhlo.ir.graph import VIEWS, Expand, Flip, Node, Pad, Permute, Reshape, Slice, Window
+from tinyhlo.ir.graph import VIEWS, Expand, Flip, Node, Pad, Permute, Reshape, Shape, Slice, Window
 from tinyhlo.ir.index import ZERO, Condition, Index, constant, linear, unravel
+from tinyhlo.ir.joining import is_joined
 
 Indices = tuple[Index, ...]
 
@@ -127,3 +128,24 @@ def axis_groups(
                 right, j = right * source[j], j + 1
         found.append((first, i, start, j))
     return tuple(found)
+
+
+def joined_axes(source: Shape, result: Shape) -> Iterator[tuple[list[int], list[int]]]:
+    """Which axes of a reshape become which, those of extent 1 aside."""
+    for first, stop, start, end in axis_groups(source, result):
+        old = [axis for axis in range(first, stop) if source[axis] != 1]
+        yield old, [axis for axis in range(start, end) if result[axis] != 1]
+
+
+def keeps_axes(node: Node) -> bool:
+    """Whether a node is a reshape that adds or drops axes of one element."""
+    if not isinstance(node, Reshape):
+        return False
+    return [n for n in node.shape if n != 1] == [n for n in node.inputs[0].shape if n != 1]
+
+
+def has_own_axes(view: Node) -> bool:
+    """Whether a reshape is of what is made along its axes: indices would have to be taken apart."""
+    if not isinstance(view, Reshape) or keeps_axes(view):
+        return False
+    return isinstance(view.inputs[0], (Expand, Permute)) or is_joined(view.inputs[0])

@@ -155,7 +155,7 @@ def compiled(program: bytes, asked: config.Config, devices: Sequence[int]) -> Ex
 
 
 def one_for_each(program: bytes, asked: config.Config, devices: Sequence[int]) -> Executable:
-    from tinyhlo.side_by_side import side_by_side
+    from tinyhlo.pjrt_plugin.side_by_side import side_by_side
 
     return side_by_side(program, asked, len(devices))
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tinyhlo.errors import InvalidProgram
-from tinyhlo.import_stablehlo.partitioners import ASKED, Asked, Partition, Whole
+from tinyhlo.import_stablehlo.spmd.partitioners import ASKED, Asked, Partition, Whole
 
 _inspectors: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
 

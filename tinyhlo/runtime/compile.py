@@ -11,7 +11,7 @@ to be linked (`jit.py`, `shared_library.py`), and what is known of each kernel.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import closing
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
@@ -21,9 +21,9 @@ import numpy as np
 from tinyhlo.codegen.llvm.entry import Probe
 from tinyhlo.codegen.loops import LoopProgram
 from tinyhlo.codegen.lowering.kernel import library_call_of
-from tinyhlo.codegen.render import kernels_of, render_program
+from tinyhlo.codegen.render import Rendered, kernels_of, render_program
 from tinyhlo.codegen.report import estimate_seconds, kernel_seconds, report, scratch_bytes
-from tinyhlo.config import Config
+from tinyhlo.config import Config, schedules_file
 from tinyhlo.records import dataclass
 from tinyhlo.recursion import deep_recursion
 from tinyhlo.report import KernelReport
@@ -73,11 +73,7 @@ def compile_program(program: Program, target: Target, config: Config) -> Compile
     libraries = bind_libraries(kernels)
     counters, first, probe = profile_of(kernels, config)
     own = {kernel: runs for kernel, runs in kernels.items() if kernel not in libraries}
-    found: dict[Kernel, Found] = {}
-    if config.beam or config.schedules:
-        from tinyhlo.runtime.search.beam import search
-
-        found = search(own, target, config)
+    found = schedules_of(own, target, config)
     texts: list[str] = []
     config = config if counters is None else replace(config, cache=0)
     with closing(ObjectCode(target, config)) as code:
@@ -96,6 +92,7 @@ def compile_program(program: Program, target: Target, config: Config) -> Compile
             {kernel: each.schedule for kernel, each in found.items()},
         )
         pieces = code.pieces(last)
+    say_what_is_ignored(found, rendered, config)
     loops = {kernel: r.loops for kernel, r in rendered.items()}
     reports = {kernel: report(kernel, loops.get(kernel, "")) for kernel in kernels}
     seconds = {
@@ -119,6 +116,28 @@ def compile_program(program: Program, target: Target, config: Config) -> Compile
         first_number=first,
         found=tuple(found.values()),
     )
+
+
+def schedules_of(
+    kernels: Mapping[Kernel, float], target: Target, config: Config
+) -> dict[Kernel, Found]:
+    """What searches found, now or before, where the user asks for it."""
+    if not config.beam and not config.schedules:
+        return {}
+    from tinyhlo.runtime.search.beam import search
+
+    return search(kernels, target, config)
+
+
+def say_what_is_ignored(
+    found: Mapping[Kernel, Found], rendered: Mapping[Kernel, Rendered], config: Config
+) -> None:
+    """Say once what schedules ask for in vain."""
+    for kernel, each in found.items():
+        if rendered[kernel].ignored:
+            from tinyhlo.runtime.search.store import say_ignored
+
+            say_ignored(schedules_file(config), each.kernel, rendered[kernel].ignored)
 
 
 def profile_of(

@@ -2,8 +2,9 @@
 
     tiny.exchange(x) {to = "1 2", from = "0,3"}    # x goes to two processes, two arrays come
 
-In: what `import_stablehlo/spread.py` writes. The job itself is in `job.py`, which imports what few
-programs need; for threads that stand for processes it is a `Rendezvous` (`rendezvous.py`).
+In: what `import_stablehlo/spmd/spread.py` writes. The job itself is in `job.py`, which imports
+what few programs need; for threads that stand for processes it is a `Rendezvous`
+(`rendezvous.py`).
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def bind_exchange(call: Call) -> Library:
     def run(given: list[np.ndarray], places: list[np.ndarray]) -> None:
         exchange = getattr(_thread, "exchange", None) or (job and job.exchange)
         if exchange is None:
-            raise TinyhloError("this program is for a job of several processes")
+            raise TinyhloError("this program is for a job: start its processes by jax.distributed")
         sends = list(zip(given, receivers, strict=True))
         exchange(mark, sends, list(zip(places, senders, strict=True)))
 

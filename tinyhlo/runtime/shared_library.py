@@ -28,6 +28,7 @@ from tinyhlo.errors import TinyhloError
 from tinyhlo.ir.graph import TensorType
 from tinyhlo.runtime import c_compiler
 from tinyhlo.runtime.arrays import ALIGNMENT
+from tinyhlo.runtime.core import NATIVE
 from tinyhlo.target import Target
 from tinyhlo.version import VERSION
 
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from tinyhlo.runtime.compile import Compiled
     from tinyhlo.schedule import Program
 
-NATIVE = Path(__file__).parent / "native"
 PARTS = ("allocator.c", "denormals.c", "error.c", "limits.c", "threads.c")
 FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wl,-s")
 RESIDENT = "-Wl,-z,nodelete"  # its threads stay: dlclose must keep the code that they run
@@ -214,7 +214,7 @@ def check(module: Module, compiled: Compiled, path: Path) -> None:
             f"process ({calls})"
         )
     if module.signature.devices > 1:
-        raise TinyhloError(f"cannot link {path}: the program is for several devices")
+        raise TinyhloError(f"cannot link {path}: it is for several devices: export it for one")
 
 
 def c_name(path: Path) -> str:

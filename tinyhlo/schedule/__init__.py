@@ -2,14 +2,7 @@
 
 program          Program, Kernel, Buffer; `printer` writes them out
 plan             all of schedule
-planes           products of complex numbers: one sum a plane, where tiles are worse
-winograd         convolutions by 3x3 taps with fewer multiplications
-hoist            work that leaves loops; `lift` finds it, `panels` lays matrices out for them
-orders           products in the order in which they are read
-sink             values turned once, before the work on them
-terms            reduces in the order in which their terms lie
-depths           products along depths that steps do not divide, in two
-alike            what is compared with an extreme of itself is rounded alike wherever it is computed
+passes/          changes of the graph before kernels are chosen: what is computed, in which order
 values           what a value is to memory
 items            values that are worth a kernel's result, and why
 joined           values that are one of several by their position

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from math import prod
 
+from tinyhlo.ir.build import splat_value
 from tinyhlo.ir.graph import (
     VIEWS,
     Barrier,
@@ -27,11 +28,9 @@ from tinyhlo.ir.graph import (
     maker,
 )
 from tinyhlo.ir.index import Index, Var, axis_variables, index, linear
-from tinyhlo.ir.rewrite import splat_value
-from tinyhlo.ir.views import reshape_index, through
+from tinyhlo.ir.views import Indices, reshape_index, through
 from tinyhlo.records import dataclass
 
-Indices = tuple[Index, ...]
 UNKNOWN: Indices = (Index(-1, ()),)  # an index that is data
 INNER = "q"  # begins the names of variables of reduces inside, each of which has its own
 # Every value that stops at a reshape asks how it regroups the same indices; none of them is data,

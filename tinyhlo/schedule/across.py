@@ -20,7 +20,7 @@ from tinyhlo.ir.walks import Users, reachable
 from tinyhlo.target import NEAR, Target
 
 # Elements of a value, how often each is read, and how many follow each other.
-LARGE, REPEATED, LONG_RUN = 1 << 14, 8, 16
+LARGE_SIZE, TIMES_READ, LONG_RUN = 1 << 14, 8, 16
 
 
 def repeated_across(nodes: Sequence[Node], users: Users) -> Iterator[Node]:
@@ -32,13 +32,13 @@ def repeated_across(nodes: Sequence[Node], users: Users) -> Iterator[Node]:
         if (isinstance(node, ir.Permute) and crosses(node)) or not across.isdisjoint(below):
             across.add(node)
     for node in nodes:
-        if not isinstance(node, ir.Expand) or node.type.size < LARGE:
+        if not isinstance(node, ir.Expand) or node.type.size < LARGE_SIZE:
             continue
         source = node.inputs[0]
         others = [child for user in users[node] for child in user.inputs if child is not node]
         if (
             source in across
-            and REPEATED * source.type.size <= node.type.size
+            and TIMES_READ * source.type.size <= node.type.size
             and source.shape[-1] >= LONG_RUN
             and across.isdisjoint(others)
             and any(len(child.shape) - 1 in varies(child) for child in others)
@@ -56,7 +56,7 @@ def across_others(nodes: Sequence[Node], chosen: Set[Node], target: Target) -> I
         if node not in chosen or not isinstance(node, (Elementwise, ir.Reduce)):
             continue
         size, product = node.inputs[0].type.size, find_contraction(node)
-        if size < LARGE or (product and product.m and product.n):
+        if size < LARGE_SIZE or (product and product.m and product.n):
             continue
         leaves = [leaf for leaf in leaves_of(node, chosen) if 2 * leaf.type.size > size]
         across = {leaf for leaf in leaves if isinstance(leaf, ir.Permute) and crosses(leaf)}

@@ -14,15 +14,15 @@ from math import prod
 
 from tinyhlo.ir.graph import MultiReduce, Node, Pad, Reduce
 from tinyhlo.ir.index import divide, index
+from tinyhlo.ir.joining import is_joined
 from tinyhlo.ir.ops import TRANSCENDENTAL_COST
 from tinyhlo.ir.printer import label
 from tinyhlo.ir.transform import find_transform
-from tinyhlo.ir.views import reshape_index
-from tinyhlo.schedule.access import Indices, is_prefix, reducer_of, space_of, terms_of
-from tinyhlo.schedule.clusters import MAX_READS, Cluster, Reads, Values, inside, reaches_around
+from tinyhlo.ir.views import Indices, reshape_index
+from tinyhlo.schedule.access import is_prefix, reducer_of, space_of, terms_of
+from tinyhlo.schedule.clusters import MAX_READS, Cluster, Dataflow, Reads, inside, reaches_around
 from tinyhlo.schedule.columns import extents, share_columns
-from tinyhlo.schedule.items import LONGEST
-from tinyhlo.schedule.joined import is_joined
+from tinyhlo.schedule.items import LONGEST_CHAIN
 from tinyhlo.schedule.transform_chain import different_rows, row_places
 from tinyhlo.schedule.values import base, own_work
 
@@ -37,32 +37,32 @@ DEAR_SUM = 8  # operations of a sum that is stored rather than computed again
 SHORT_SUM = 64  # terms, at most: vectors run along such sums, not along their terms
 
 
-def why_apart(consumer: Cluster, other: Cluster, value: Node, values: Values) -> str:
+def why_apart(consumer: Cluster, other: Cluster, value: Node, dataflow: Dataflow) -> str:
     """Why `consumer` does not compute in its kernel what `other` does, whose `value` it reads."""
     if consumer.contraction:
         return f"{name(consumer)} takes it from memory"
     if len(consumer.reads | other.reads) > MAX_READS:
         return f"both read more than {MAX_READS} arrays"
     if other.contraction:
-        why = why_no_epilogue(consumer, other, value, values)
+        why = why_no_epilogue(consumer, other, value, dataflow)
     else:
-        why = why_no_nest(consumer, other, values)
+        why = why_no_nest(consumer, other, dataflow)
     if not why and reaches_around(other, consumer):
         return f"a third kernel stands between it and {name(consumer)}"
     return why
 
 
-def why_no_nest(consumer: Cluster, other: Cluster, values: Values) -> str:
+def why_no_nest(consumer: Cluster, other: Cluster, dataflow: Dataflow) -> str:
     """Why no one loop nest with shared leading axes computes both without repeating work."""
-    if not values.apart.isdisjoint(other.items):
+    if not dataflow.apart.isdisjoint(other.items):
         return "it is kept out of kernels that read it"
     if len(set(consumer.items) | set(other.items)) > MAX_RESULTS:
         return f"both have more than {MAX_RESULTS} results"
-    if consumer.depth + other.depth > LONGEST:
-        return f"both have more than {LONGEST} operations one after the other"
+    if consumer.depth + other.depth > LONGEST_CHAIN:
+        return f"both have more than {LONGEST_CHAIN} operations one after the other"
     every, reads = consumer.items + other.items, consumer.by_item | other.by_item
     if not all(reads_by_rows(consumer, each) for each in (*other.items, *consumer.items)):
-        if share_columns(every, reads, values.column_limit):
+        if share_columns(every, reads, dataflow.column_limit):
             return ""
         return f"{name(consumer)} reads it outside its own rows and columns"
     rows = shared_rows(every)
@@ -71,7 +71,7 @@ def why_no_nest(consumer: Cluster, other: Cluster, values: Values) -> str:
         return f"a row of {name(consumer)} is too long to be walked several times"
     if any(is_behind_test(item, consumer) for item in other.items):
         return "vectors would run along a test of each element, with a sum behind it"
-    stored = [item for item in every if not values.is_inside(item, {consumer, other})]
+    stored = [item for item in every if not dataflow.is_inside(item, {consumer, other})]
     if repeats_dear_sums(reads, stored, prod(rows)):
         return f"{name(consumer)} walks rows more than once, and would add it up each time"
     inner = [item for item in every if len(extents(item.shape)) > len(rows)]
@@ -187,11 +187,11 @@ def iteration_size(item: Node) -> int:
     return prod(item.shape if reducer is None else reducer.inputs[0].shape)
 
 
-def why_no_epilogue(consumer: Cluster, other: Cluster, value: Node, values: Values) -> str:
+def why_no_epilogue(consumer: Cluster, other: Cluster, value: Node, dataflow: Dataflow) -> str:
     """Why a product does not take in what follows it: it does where that is elementwise work of its
     own shape, turned or not, and its only use."""
-    private = value is other.items[-1] and values.is_private(other, {consumer, other})
-    if not private or values.readers(value) != {consumer}:
+    private = value is other.items[-1] and dataflow.is_private(other, {consumer, other})
+    if not private or dataflow.readers(value) != {consumer}:
         return "a product with several uses is computed once"
     if follows_rows(consumer, other, value):
         return f"sums of rows fill vectors, and {name(consumer)} would follow each alone"

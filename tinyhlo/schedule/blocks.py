@@ -72,7 +72,7 @@ def schedule_block(
         take_over_operands(planner, cluster, keep)
     bind_targets(planner, targets)
     statements: list[Statement] = []
-    for cluster in ordered(planner):
+    for cluster in topological_order(planner):
         emit(planner, cluster, statements)
     results: list[Buffer] = []
     moves: list[tuple[Buffer, Buffer]] = []
@@ -89,7 +89,7 @@ def schedule_block(
     return tuple(statements), tuple(results)
 
 
-def ordered(planner: Planner) -> list[Cluster]:
+def topological_order(planner: Planner) -> list[Cluster]:
     """A topological order: what makes little of much at once, else the earliest position first."""
     clusters = planner.fusion.clusters
     waiting = {cluster: len(cluster.before) for cluster in clusters}

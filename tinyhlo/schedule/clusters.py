@@ -10,9 +10,9 @@ from dataclasses import field
 from graphlib import TopologicalSorter
 
 from tinyhlo.ir.graph import Node
+from tinyhlo.ir.views import Indices
 from tinyhlo.ir.walks import reachable
 from tinyhlo.records import dataclass
-from tinyhlo.schedule.access import Indices
 from tinyhlo.schedule.values import base
 
 MAX_READS = 32
@@ -51,7 +51,7 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True)
-class Values:
+class Dataflow:
     """Who computes and who reads each value."""
 
     producer: dict[Node, Cluster]

@@ -18,12 +18,13 @@ from math import prod
 from tinyhlo.ir.dtypes import F32
 from tinyhlo.ir.graph import Node, topological
 from tinyhlo.ir.index import ZERO, index
+from tinyhlo.ir.views import Indices
 from tinyhlo.ir.walks import reachable
-from tinyhlo.schedule.access import Indices, access, reducer_of, space_of, terms_of
+from tinyhlo.schedule.access import access, reducer_of, space_of, terms_of
 from tinyhlo.schedule.clusters import Reads
 from tinyhlo.target import Target
 
-BLOCK = 256  # columns side by side, all of whose rows are to stay in half of L2 (decision 31)
+BLOCK_COLUMNS = 256  # side by side, all of whose rows are to stay in half of L2 (decision 31)
 MIN_COLUMNS = 512  # fewer would leave threads or lanes without work
 
 Axes = tuple[int, ...]
@@ -31,7 +32,7 @@ Axes = tuple[int, ...]
 
 def column_limit(target: Target) -> int:
     """Elements of a column that later passes over it still find in the cache."""
-    return target.l2_bytes // 2 // (BLOCK * F32.itemsize)
+    return target.l2_bytes // 2 // (BLOCK_COLUMNS * F32.itemsize)
 
 
 def share_columns(items: Sequence[Node], reads: Mapping[Node, Reads], limit: int) -> bool:

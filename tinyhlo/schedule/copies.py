@@ -23,7 +23,7 @@ from tinyhlo.schedule.program import (
     statements,
 )
 
-LARGE = 1 << 20  # bytes: one thread reaches half of what memory gives
+LARGE_BYTES = 1 << 20  # bytes: one thread reaches half of what memory gives
 
 
 def results_in_place(body: Block) -> Block:
@@ -52,7 +52,7 @@ def shared_copies(block: Block, kernels: KernelTable) -> Block:
     """Large copies as kernels, which run on all threads."""
 
     def shared(statement: Statement) -> Statement:
-        if not isinstance(statement, Copy) or statement.target.type.nbytes < LARGE:
+        if not isinstance(statement, Copy) or statement.target.type.nbytes < LARGE_BYTES:
             return statement
         target = statement.target
         value = param(0, target.type.shape, target.type.dtype)

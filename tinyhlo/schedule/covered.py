@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from tinyhlo.ir.build import splat_value
 from tinyhlo.ir.graph import Constant, Elementwise, Loop, Node, Param, UpdateSlice, topological
 from tinyhlo.ir.meaning import evaluate
 from tinyhlo.ir.ops import Op
-from tinyhlo.ir.rewrite import splat_value
 
 MOST_TRIPS = 1 << 20
 

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from tinyhlo.ir.build import splat_value
 from tinyhlo.ir.contraction import find_contraction
 from tinyhlo.ir.graph import Graph, Node, Output
-from tinyhlo.ir.rewrite import splat_value
 from tinyhlo.ir.transform import find_transform
+from tinyhlo.ir.views import Indices
 from tinyhlo.records import dataclass
-from tinyhlo.schedule.access import Indices, access, reshaped
+from tinyhlo.schedule.access import access, reshaped
 from tinyhlo.schedule.apart import name, why_apart
 from tinyhlo.schedule.chains import join_row_chain, join_transform_chain
-from tinyhlo.schedule.clusters import Cluster, Reads, Values, merge, readers_of, run_before
+from tinyhlo.schedule.clusters import Cluster, Dataflow, Reads, merge, readers_of, run_before
 from tinyhlo.schedule.columns import column_limit
 from tinyhlo.schedule.items import Items, find_items
 from tinyhlo.schedule.siblings import join_siblings
@@ -43,14 +44,14 @@ def fuse(graph: Graph, target: Target) -> Fusion:
     clusters, producer = first_clusters(items, graph)
     order_effects(graph, producer)
     results = {base(node) for node in graph.results}
-    values = Values(producer, readers_of(clusters), results, items.apart, column_limit(target))
+    dataflow = Dataflow(producer, readers_of(clusters), results, items.apart, column_limit(target))
     for cluster in clusters:
         if cluster.structure is None:
-            join_producers(cluster, values)
+            join_producers(cluster, dataflow)
     for cluster in clusters:
         if cluster.contraction and cluster.merged_into is None:
-            join_row_chain(cluster, values, target)
-            join_transform_chain(cluster, values, target)
+            join_row_chain(cluster, dataflow, target)
+            join_transform_chain(cluster, dataflow, target)
     join_siblings([cluster for cluster in clusters if cluster.merged_into is None])
     alive = [cluster for cluster in clusters if cluster.merged_into is None]
     for value, cluster in producer.items():
@@ -60,11 +61,11 @@ def fuse(graph: Graph, target: Target) -> Fusion:
         cluster.reads = {v: at for v, at in cluster.reads.items() if v not in cluster.items}
         stored.update(v for v in cluster.reads if v in producer)
         if cluster.structure is not None:
-            values.refuse(cluster.reads, f"{name(cluster)} takes it from memory")
+            dataflow.refuse(cluster.reads, f"{name(cluster)} takes it from memory")
         cluster.before = {producer[v] for v in cluster.reads if v in producer} - {cluster}
     order_effects(graph, producer)
     why = {
-        value: "; ".join(dict.fromkeys((reason, *values.refused.get(value, ()))))
+        value: "; ".join(dict.fromkeys((reason, *dataflow.refused.get(value, ()))))
         for value, reason in items.why.items()
         if value in stored
     }
@@ -133,9 +134,9 @@ def first_clusters(items: Items, graph: Graph) -> tuple[list[Cluster], dict[Node
     return clusters, producer
 
 
-def join_producers(consumer: Cluster, values: Values) -> None:
+def join_producers(consumer: Cluster, dataflow: Dataflow) -> None:
     """Merge into `consumer` the producers it reads at its own leading axes, nearest first."""
-    producer = values.producer
+    producer = dataflow.producer
     tried = {consumer}
     while True:
         pairs = ((producer[value].root(), value) for value in consumer.reads if value in producer)
@@ -146,8 +147,8 @@ def join_producers(consumer: Cluster, values: Values) -> None:
         tried.add(other)
         if other.structure is not None:
             continue
-        why = why_apart(consumer, other, value, values)
+        why = why_apart(consumer, other, value, dataflow)
         if why:
-            values.refuse(consumer.reads.keys() & set(other.items), why)
+            dataflow.refuse(consumer.reads.keys() & set(other.items), why)
         else:
             merge(consumer, other)

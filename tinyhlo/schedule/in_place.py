@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tinyhlo.ir.build import ALIASES
+from tinyhlo.ir.build import ALIASES, splat_value
 from tinyhlo.ir.graph import Branch, LibraryCall, Loop, Node, Output, Param, Scatter, UpdateSlice
 from tinyhlo.ir.index import index, linear
-from tinyhlo.ir.rewrite import splat_value
 from tinyhlo.schedule.access import UNKNOWN, space_of, updated_element
 from tinyhlo.schedule.clusters import Cluster, inside, needs, run_before
 from tinyhlo.schedule.planner import Planner, result_of
@@ -41,7 +40,7 @@ def take_over_operands(planner: Planner, cluster: Cluster, keep: set[Node]) -> N
         if is_fill(planner, operand):  # others fill memory of their own
             free = operand not in planner.in_place.values()
         else:
-            free = ordered(planner.readers[operand] - {cluster}, cluster)
+            free = order_before(planner.readers[operand] - {cluster}, cluster)
         if free:
             planner.in_place[result_of(node, position)] = operand
 
@@ -103,7 +102,7 @@ def is_own(cluster: Cluster, operand: Node) -> bool:
     )
 
 
-def ordered(first: set[Cluster], last: Cluster) -> bool:
+def order_before(first: set[Cluster], last: Cluster) -> bool:
     """Order every cluster of `first` before `last`, unless one of them needs `last`."""
     if needs(first, last):
         return False
@@ -144,7 +143,7 @@ def bind(planner: Planner, value: Node, target: Buffer) -> bool:
         return False
     if writer in planner.readers.get(old, set()) and not same_index(writer, old, value):
         return False
-    return ordered(planner.readers.get(old, set()) - {writer}, writer)
+    return order_before(planner.readers.get(old, set()) - {writer}, writer)
 
 
 def keeps_memory(value: Node) -> bool:

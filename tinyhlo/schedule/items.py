@@ -18,23 +18,17 @@ from tinyhlo.ir import graph as ir
 from tinyhlo.ir.contraction import find_contraction, is_exact_cast, varies
 from tinyhlo.ir.dtypes import BF16, F16, DType
 from tinyhlo.ir.graph import VIEWS, Elementwise, Graph, Node
+from tinyhlo.ir.joining import is_joined
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.printer import label
-from tinyhlo.ir.steps import has_own_axes
 from tinyhlo.ir.transform import find_transform
-from tinyhlo.ir.views import below_views, views_of
+from tinyhlo.ir.views import below_views, has_own_axes, views_of
 from tinyhlo.ir.walks import Users, reachable, users_of
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.across import across_others, crosses, repeated_across
 from tinyhlo.schedule.columns import extents
-from tinyhlo.schedule.joined import (
-    MANY_PARTS,
-    count_parts,
-    has_many_parts,
-    is_joined,
-    read_by_windows,
-)
-from tinyhlo.schedule.planes import FEW_PRODUCTS
+from tinyhlo.schedule.joined import MANY_PARTS, count_parts, has_many_parts, read_by_windows
+from tinyhlo.schedule.passes.planes import FEW_PRODUCTS
 from tinyhlo.schedule.values import (
     STRUCTURES,
     base,
@@ -50,22 +44,20 @@ from tinyhlo.schedule.values import (
     own_work,
     takes_rows,
 )
-from tinyhlo.target import Target
+from tinyhlo.target import MATRICES, Target
 
-# Features of targets that multiply matrices of 16-bit floats (codegen/grid/products/fragments.py)
-MATRICES = frozenset(("mma", "mfma", "wmma"))
 SHARED_WORK = 8  # a value used twice is stored when computing it again costs this much an element
 SHARED_HALF = 64  # and one of which a half is used twice: a key of two that a hash made
 MULTIPLIED_WORK = 10  # a dearer value is stored before a view repeats it
 # and a cheaper one that is large and repeated often
-LARGE_WORK, LARGE, OFTEN = 3, 1 << 12, 32
+LARGE_WORK, LARGE_SIZE, TIMES_REPEATED = 3, 1 << 12, 32
 OVERLAP = 1.5  # times: windows that have fewer elements than that repeat next to nothing
 TURNED = (ir.Reshape, ir.Barrier, ir.Permute, ir.Flip)  # the same elements in another order
 MANY_ROWS = 1 << 14  # elements of updates that are turned before
 SERIAL_WORK = 24  # and one that a scatter would compute without vectors
 # Operations one after the other in one kernel. Longer code is no faster, and what LLVM needs for it
 # grows: pieces of one length are often equal and then compiled once.
-LONGEST = 1024
+LONGEST_CHAIN = 1024
 MOST_COUNTING = 32  # operations on positions that count as none
 MOST_FOLDED = 4  # reshapes that join axes before a value that is joined
 
@@ -191,8 +183,8 @@ def one_by_one(walk: Walk, node: Node) -> Reasons:
 
 def long_way(walk: Walk, node: Node) -> Reasons:
     """A stage of a very long chain. What makes several values is none: each of them is an item."""
-    if walk.depth[node] > LONGEST and base(node) is node and node.type != ir.VOID:
-        yield node, f"follows {LONGEST} operations in one kernel"
+    if walk.depth[node] > LONGEST_CHAIN and base(node) is node and node.type != ir.VOID:
+        yield node, f"follows {LONGEST_CHAIN} operations in one kernel"
 
 
 def multiplied(walk: Walk, node: Node) -> Reasons:
@@ -211,7 +203,7 @@ def multiplied(walk: Walk, node: Node) -> Reasons:
         value = narrowest(below_views(value.inputs[0], TURNED), walk.narrow, walk.why)
     if OVERLAP * value.type.size > node.type.size and isinstance(node, ir.Window):
         return
-    large = value.type.size >= LARGE and node.type.size >= OFTEN * value.type.size
+    large = value.type.size >= LARGE_SIZE and node.type.size >= TIMES_REPEATED * value.type.size
     often = large and not is_table(value)
     if walk.work[value] >= (LARGE_WORK if often else MULTIPLIED_WORK):
         if isinstance(value, (Elementwise, ir.Gather, ir.Slice)):
@@ -323,7 +315,7 @@ FOR_STRUCTURES: tuple[Callable[[Walk, Node], Reasons], ...] = (one_by_one, added
 
 def taken_as_stored(target: Target) -> Set[DType]:
     """Floats of 16 bits that products multiply without widening them."""
-    if not MATRICES.isdisjoint(target.features.split()):
+    if any(map(target.has, MATRICES)):
         return {BF16, F16}
     return {BF16} if "bf16 bf16" in target.dots else set()
 

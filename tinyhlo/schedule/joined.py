@@ -10,7 +10,7 @@ from collections.abc import Container, Mapping, Sequence
 
 from tinyhlo.ir import graph as ir
 from tinyhlo.ir.graph import VIEWS, Elementwise, Node
-from tinyhlo.ir.steps import is_joined
+from tinyhlo.ir.joining import is_joined
 from tinyhlo.ir.views import below_views
 from tinyhlo.ir.walks import Users, reachable
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 
-from tinyhlo.ir.build import param
+from tinyhlo.ir.build import param, splat_value
 from tinyhlo.ir.contraction import find_contraction
 from tinyhlo.ir.graph import (
     Elementwise,
@@ -28,7 +28,6 @@ from tinyhlo.ir.graph import (
     maker,
     with_inputs,
 )
-from tinyhlo.ir.rewrite import splat_value
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.schedule.values import STRUCTURES, in_memory

@@ -8,23 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tinyhlo.ir.accumulate import accumulate
 from tinyhlo.ir.graph import Graph
-from tinyhlo.ir.narrow import narrow
-from tinyhlo.schedule.alike import alike
 from tinyhlo.schedule.blocks import schedule_block
 from tinyhlo.schedule.copies import results_in_place, shared_copies
-from tinyhlo.schedule.depths import even_depths
-from tinyhlo.schedule.hoist import hoist
 from tinyhlo.schedule.memory import plan
-from tinyhlo.schedule.orders import in_order
-from tinyhlo.schedule.planes import sum_planes
+from tinyhlo.schedule.passes.accumulate import accumulate
+from tinyhlo.schedule.passes.alike import alike
+from tinyhlo.schedule.passes.depths import even_depths
+from tinyhlo.schedule.passes.hoist import hoist
+from tinyhlo.schedule.passes.narrow import narrow
+from tinyhlo.schedule.passes.orders import in_order
+from tinyhlo.schedule.passes.planes import sum_planes
+from tinyhlo.schedule.passes.sink import sink
+from tinyhlo.schedule.passes.terms import in_order_of_terms
+from tinyhlo.schedule.passes.winograd import fewer_multiplications
 from tinyhlo.schedule.planner import Context
 from tinyhlo.schedule.program import Program, arguments_and_results
 from tinyhlo.schedule.shared import share_kernels
-from tinyhlo.schedule.sink import sink
-from tinyhlo.schedule.terms import in_order_of_terms
-from tinyhlo.schedule.winograd import fewer_multiplications
 from tinyhlo.target import Target
 
 # what changes a graph before kernels are chosen, in this order

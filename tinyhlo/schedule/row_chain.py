@@ -20,9 +20,10 @@ from tinyhlo.ir.contraction import Contraction, find_contraction
 from tinyhlo.ir.dtypes import F32, F64
 from tinyhlo.ir.graph import MultiReduce, Node, Reduce
 from tinyhlo.ir.index import Data, Index, Quotient, Remainder, Var, index
+from tinyhlo.ir.views import Indices
 from tinyhlo.ir.walks import reachable
 from tinyhlo.records import dataclass
-from tinyhlo.schedule.access import INNER, Indices, access, is_inner, reducer_of, space_of
+from tinyhlo.schedule.access import INNER, access, is_inner, reducer_of, space_of
 from tinyhlo.target import Target
 
 MIN_KEYS = 16  # shorter rows leave nothing to gain

@@ -19,7 +19,7 @@ from tinyhlo.schedule.access import UNKNOWN, reducer_of, space_of
 from tinyhlo.schedule.apart import MAX_RESULTS, SERIAL_LIMIT, iteration_shape, iteration_size
 from tinyhlo.schedule.clusters import MAX_READS, Cluster, Independence
 
-FEW = 1 << 10  # iterations that take no longer than a launch, in any order
+FEW_ITERATIONS = 1 << 10  # iterations that take no longer than a launch, in any order
 LONG_RUN = 16  # elements side by side that fill vectors, whatever the order of the other loops
 
 
@@ -78,9 +78,9 @@ def are_siblings(first: Cluster, second: Cluster) -> bool:
 
 def access_order(cluster: Cluster) -> AccessOrder:
     """That of all its items but those of a few iterations."""
-    run, orders = FEW, set[tuple[Var, ...]]()
+    run, orders = FEW_ITERATIONS, set[tuple[Var, ...]]()
     for item in cluster.items:
-        if iteration_size(item) <= FEW:
+        if iteration_size(item) <= FEW_ITERATIONS:
             continue
         space = space_of(item)
         inner = [var for var in reversed(space.kept) if var.extent > 1]

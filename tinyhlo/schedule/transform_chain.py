@@ -19,13 +19,14 @@ from math import prod
 from tinyhlo.ir.graph import Node, Reduce
 from tinyhlo.ir.index import Index, Remainder, Var, index, linear
 from tinyhlo.ir.transform import Transform, find_transform
+from tinyhlo.ir.views import Indices
 from tinyhlo.records import dataclass
-from tinyhlo.schedule.access import Indices, access, space_of
+from tinyhlo.schedule.access import access, space_of
 from tinyhlo.target import Target
 
-NEAR = 2  # elements apart along an axis that memory runs along: parts of complex numbers lie so
+MOST_APART = 2  # elements along an axis that memory runs along: parts of complex numbers lie so
 MIN_BLOCK, MAX_BLOCK = 8, 32  # elements of such an axis in a tile: whole cache lines
-LEAST, BUSY = 4 << 10, 16 << 10  # bytes of a tile that a warp, or all items, of a group work on
+WARP_BYTES, GROUP_BYTES = 4 << 10, 16 << 10  # of a tile that a warp, or a whole group, works on
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -138,7 +139,8 @@ def near_axes(stages: Sequence[Stage], reads: dict[Node, set[Indices]]) -> set[i
     ):
         for variable, axis in zip(space_of(stage.node).kept, stage.shared, strict=True):
             strides = [place.coefficient(variable) for place in places]
-            if axis is not None and any(s is not None and 0 < abs(s) <= NEAR for s in strides):
+            close = any(s is not None and 0 < abs(s) <= MOST_APART for s in strides)
+            if axis is not None and close:
                 near.add(axis)
     return near
 
@@ -164,7 +166,7 @@ def tiled(
         for axis in sorted(extents.keys() - near):
             left = prod(n // blocks[k] for k, n in extents.items())
             held = point * prod(blocks.values())
-            most = min(BUSY // held, max(LEAST // held, left // (2 * target.threads)))
+            most = min(GROUP_BYTES // held, max(WARP_BYTES // held, left // (2 * target.threads)))
             blocks[axis] = max((d for d in range(1, most + 1) if extents[axis] % d == 0), default=1)
     tiles = prod(n // blocks[axis] for axis, n in extents.items())
     # A whole row may go to L2: from separate kernels each pass would come from farther away.

@@ -20,7 +20,7 @@ from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.index import ZERO, Condition, Var, index
 from tinyhlo.ir.ops import Op
 from tinyhlo.numbers import ceil_div
-from tinyhlo.target import WARP
+from tinyhlo.target import WARP, WARPS
 
 WRITTEN_OUT = 1024  # ops of a loop, at most, that is written out
 
@@ -79,7 +79,7 @@ class GroupStatements(Statements):
         work = work_of(all_values(below(loop.body)))
         few = turns <= WARP and turns * work <= WRITTEN_OUT
         few = few and not any(isinstance(s, Loop) for s in below(loop.body))
-        if not (self.target.has_warps and few and loop.start == ZERO and loop.count is None):
+        if not (self.target.has(WARPS) and few and loop.start == ZERO and loop.count is None):
             first = item if loop.start == ZERO else f"{self.index(loop.start)} + {item}"
             self.run(loop, first, f"{self.variable(loop)} += {self.items}")
             return
@@ -94,7 +94,7 @@ class GroupStatements(Statements):
 
     def together(self, group: tuple[str, ...], way: Op | Graph) -> list[str]:
         """The registers of all items of a group put together, always in the same order."""
-        if not self.target.has_warps:
+        if not self.target.has(WARPS):
             return self.through_memory(group, way)
         self.exchanged(group, way, WARP)
         if self.items > WARP:

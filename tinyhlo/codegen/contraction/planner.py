@@ -29,7 +29,7 @@ from tinyhlo.codegen.contraction.tiles import (
 )
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.numbers import ceil_div, round_up
-from tinyhlo.schedule.depths import ROW_STEPS, STREAM_STEPS
+from tinyhlo.schedule.passes.depths import ROW_STEPS, STREAM_STEPS
 from tinyhlo.target import LINE_BYTES, Target
 
 MIN_WORK = 1 << 12  # multiply-adds below which the general lowering is as good

@@ -18,7 +18,7 @@ from tinyhlo.codegen.contraction.operand import Source, box_size
 from tinyhlo.codegen.contraction.plan import Use
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.numbers import round_up
-from tinyhlo.schedule.depths import STREAM_STEPS, STREAMED_ROWS
+from tinyhlo.schedule.passes.depths import STREAM_STEPS, STREAMED_ROWS
 from tinyhlo.target import LINE_BYTES, WAY_BYTES, Target
 
 REUSE = 1.5  # windows over each element of a source from which on a box of it is staged
@@ -136,7 +136,7 @@ class Reading:
         )
 
     def in_panels(self, source: Source) -> bool:
-        """Whether the rows of a tile follow each other in memory (`schedule/panels.py`)."""
+        """Whether the rows of a tile follow each other in memory (`schedule/passes/panels.py`)."""
         apart = source.flat().coefficient(self.c.k[-1]) * source.node.dtype.itemsize
         return len(self.c.k) == 1 and 0 < apart <= 2 * LINE_BYTES
 

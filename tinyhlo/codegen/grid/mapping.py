@@ -51,7 +51,7 @@ from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.index import ZERO, Condition, Data, Index, Var, index, unravel
 from tinyhlo.numbers import ceil_div
 from tinyhlo.records import dataclass
-from tinyhlo.target import WARP, Target
+from tinyhlo.target import WARP, WARPS, Target
 
 INDEPENDENT = (Axis.SERIAL, Axis.PARALLEL, Axis.VECTOR)
 ITEMS = 256  # of a group
@@ -241,7 +241,7 @@ def is_row(body: Body, variables: Sequence[Var], count: int) -> bool:
 def for_warps(body: Body, count: int, target: Target) -> bool:
     """Whether each warp of a group is given an iteration: it is short, there are enough of them to
     fill the device, and its items exchange registers alone."""
-    if not target.has_warps or count < WARPS_OF_A_UNIT * target.threads:
+    if not target.has(WARPS) or count < WARPS_OF_A_UNIT * target.threads:
         return False
     written = {s.memory for s in below(body) if isinstance(s, Store)}
     shares = any(isinstance(s, (Allocate, Keep)) for s in below(body))

@@ -14,8 +14,8 @@ from math import prod
 
 from tinyhlo.ir.graph import VIEWS, Elementwise, Node, Reduce
 from tinyhlo.ir.index import ZERO, Index, Var, axis_variables, index
+from tinyhlo.ir.joining import joined_at
 from tinyhlo.ir.ops import Op
-from tinyhlo.ir.steps import joined_at
 from tinyhlo.ir.views import through
 from tinyhlo.ir.walks import reachable
 from tinyhlo.target import SHORT

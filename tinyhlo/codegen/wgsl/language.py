@@ -100,6 +100,5 @@ fn fma_f32(x: f32, y: f32, z: f32) -> f32 {
 
 def prelude(target: Target) -> str:
     """What all kernels of a target call."""
-    features = target.features.split()
-    fma = next((name for name in FMA if name in features), "split_fma")
+    fma = next(filter(target.has, FMA), "split_fma")
     return "\n".join([BASE, wide.LIBRARY, FMA[fma]])

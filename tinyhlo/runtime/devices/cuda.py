@@ -22,7 +22,7 @@ from tinyhlo.runtime.devices import stream
 from tinyhlo.runtime.devices.device import Device, Functions, label_of, name_of, refused
 from tinyhlo.runtime.devices.stream import Attribute
 from tinyhlo.runtime.processors import thread_count
-from tinyhlo.target import Target
+from tinyhlo.target import MMA, WGMMA, Target
 from tinyhlo.version import VERSION
 
 API = "CUDA"
@@ -144,7 +144,7 @@ def target_of(attribute: Attribute) -> Target:
     """What the driver says of the device; the architecture as NVRTC calls it: sm_90a, the one whose
     code runs on no later one."""
     major, minor = (attribute(f"COMPUTE_CAPABILITY_{part}") for part in ("MAJOR", "MINOR"))
-    matrices, own = ("mma wgmma", "a") if major == 9 else ("mma", "") if major >= 8 else ("", "")
+    matrices, own = (f"{MMA} {WGMMA}", "a") if major == 9 else (MMA if major >= 8 else "", "")
     target = stream.target_of("NV", f"sm_{major}{minor}{own}", matrices, REGISTERS, attribute)
     return replace(target, asked_bytes=attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"))
 

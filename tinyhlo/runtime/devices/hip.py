@@ -18,6 +18,7 @@ from tinyhlo.errors import TinyhloError
 from tinyhlo.runtime.cache import cache_of, kept, key_of
 from tinyhlo.runtime.devices import stream
 from tinyhlo.runtime.devices.device import Device, Functions, label_of, name_of, refused
+from tinyhlo.target import MFMA, WMMA
 from tinyhlo.version import VERSION
 
 API = "HIP"
@@ -48,7 +49,7 @@ ATTRIBUTES = {
     "MAX_SHARED_MEMORY_PER_BLOCK": 74,
     "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR": 10002,
 }
-MATRICES = {"gfx90a": "mfma", "gfx94": "mfma", "gfx95": "mfma", "gfx11": "wmma"}
+MATRICES = {"gfx90a": MFMA, "gfx94": MFMA, "gfx95": MFMA, "gfx11": WMMA}
 PROPERTIES = "hipGetDevicePropertiesR0600"  # of ROCm 6 and 7; the struct was another one before
 PROPERTIES_BYTES, ARCHITECTURE_AT = 4096, 1160  # enough for the struct; its gcnArchName
 NON_BLOCKING = 1

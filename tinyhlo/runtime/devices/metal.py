@@ -23,7 +23,7 @@ from tinyhlo.errors import TinyhloError
 from tinyhlo.runtime import core
 from tinyhlo.runtime.arrays import Words
 from tinyhlo.runtime.devices.device import HEAD_WORDS, Device, Functions, label_of, name_of, refused
-from tinyhlo.target import Target
+from tinyhlo.target import DATA_LOOPS, Target
 
 WORD, TEXT, FLAG = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_bool
 NUMBER, SIGNED = ctypes.c_uint64, ctypes.c_int64  # NSUInteger, NSInteger
@@ -183,9 +183,8 @@ def target_of(objc: Objc, device: int, name: str) -> Target:
     return Target(
         device="METAL",
         cpu=name,
-        features="fp16 subgroups data_loops",
+        features=DATA_LOOPS,
         vector_registers=128,
-        half=True,
         l1_bytes=16 << 10,
         l2_bytes=4 << 20,
         l3_bytes=8 << 20,

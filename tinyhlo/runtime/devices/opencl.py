@@ -29,7 +29,7 @@ from tinyhlo.runtime import core
 from tinyhlo.runtime.arrays import Words
 from tinyhlo.runtime.cache import cache_of, key_of
 from tinyhlo.runtime.devices.device import HEAD_WORDS, Device, Functions, label_of, name_of, refused
-from tinyhlo.target import DATA_LOOPS, PROCESSOR, Target
+from tinyhlo.target import DATA_LOOPS, FP64, PROCESSOR, Target
 from tinyhlo.version import VERSION
 
 INSTALL = "pip install 'tinyhlo[cl]' (with an OpenCL runtime for CPUs: 'tinyhlo[cl-cpu]')"
@@ -40,13 +40,6 @@ INTEL_PACKAGE, INTEL = "intel-opencl-rt", "libintelocl.so"  # of the extra cl-cp
 POINTER_BYTES = 8  # of an argument: an array of shared memory, or an image
 STATUSES = 80  # of the driver, from 0 downwards
 
-# feature -> the extension that says so
-EXTENSIONS = {
-    "fp64": "cl_khr_fp64",
-    "fp16": "cl_khr_fp16",
-    "int64_atomics": "cl_khr_int64_base_atomics",
-    "subgroups": "cl_khr_subgroup_shuffle",
-}
 # type of an image's elements -> how the driver calls it
 CHANNELS = {F32: "FLOAT", F16: "HALF_FLOAT", BF16: "UNSIGNED_INT16"}
 # what follows the head of native/opencl.c's struct
@@ -216,8 +209,7 @@ def status_name(cl: Any, status: int) -> str:
 
 def target_of(device: Any, name: str, is_processor: bool) -> Target:
     """What the driver says of the device."""
-    extensions = set(device.extensions.split())
-    has = [feature for feature, extension in EXTENSIONS.items() if extension in extensions]
+    has = [FP64] if "cl_khr_fp64" in device.extensions.split() else []
     # Not on processors: with barriers in so many loops Intel's compiler sometimes does not end.
     has += [PROCESSOR if is_processor else DATA_LOOPS]
     cache = int(device.global_mem_cache_size)
@@ -226,7 +218,6 @@ def target_of(device: Any, name: str, is_processor: bool) -> Target:
         cpu=name,
         features=" ".join(has),
         vector_registers=32,
-        half="cl_khr_fp16" in extensions,
         l1_bytes=32 << 10,
         l2_bytes=cache or 512 << 10,
         l3_bytes=cache or 512 << 10,

@@ -17,9 +17,9 @@ from tinyhlo.records import dataclass
 from tinyhlo.runtime import core
 from tinyhlo.runtime.arrays import Words
 from tinyhlo.runtime.devices.device import HEAD_WORDS, Build, Device, Functions
-from tinyhlo.target import Target
+from tinyhlo.target import APART, DATA_LOOPS, FP64, WARPS, WIDE_LOADS, Target
 
-FEATURES = "fp64 fp16 int64_atomics subgroups warps wide data_loops apart"
+FEATURES = " ".join((FP64, WARPS, WIDE_LOADS, DATA_LOOPS, APART))
 Attribute = Callable[[str], int]  # what a driver says of a device, by CUDA's names
 RECORDING_WORDS = 7
 
@@ -45,7 +45,6 @@ def target_of(
         cpu=architecture,
         features=f"{FEATURES} {matrices}".strip(),
         vector_registers=registers,
-        half=True,
         l1_bytes=attribute("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR"),
         l2_bytes=attribute("L2_CACHE_SIZE"),
         l3_bytes=attribute("L2_CACHE_SIZE"),

@@ -85,7 +85,11 @@ def search_kernel(bench: Bench, width: int) -> Found:
     before, after = bench.race([plain.code, best.code])
     if best is plain or before < GAIN * after:
         return Found(bench.kernel.name, {}, MICRO * before, MICRO * before)
-    return Found(bench.kernel.name, dict(best.schedule), MICRO * before, MICRO * after)
+    # A decision may leave none to be made where an earlier round made another one.
+    schedule = {
+        name: each for name, each in best.schedule.items() if each in best.open.get(name, ())
+    }
+    return Found(bench.kernel.name, schedule, MICRO * before, MICRO * after)
 
 
 def compiled(bench: Bench, beam: list[Candidate], seen: set[str]) -> list[Candidate]:

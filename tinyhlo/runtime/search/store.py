@@ -110,6 +110,16 @@ def say_passed_over(path: Path, numbers: tuple[int, ...]) -> None:
     )
 
 
+@cache
+def say_ignored(path: Path, kernel: str, answers: tuple[str, ...]) -> None:
+    """Say once which answers of a kernel's schedule are none here: the heuristics' are taken."""
+    print(
+        f"tinyhlo: {path}: kernel {kernel} has no such choice here, heuristics choose: "
+        f"{', '.join(answers)}; delete its line, and `tinyhlo tune` searches it again",
+        file=sys.stderr,
+    )
+
+
 def key_of_kernel(kernel: Kernel, runs: float, target: Target) -> str:
     """The same in every process for kernels that compute the same on the same target."""
     graph = Graph(kernel.graph.params, kernel.graph.results, kernel.graph.effects)

@@ -104,7 +104,6 @@ def target_of(
         cpu=name,
         features=" ".join(features),
         vector_registers=64,
-        half=False,
         l1_bytes=32 << 10,
         l2_bytes=1 << 20,
         l3_bytes=1 << 20,

@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 from tinyhlo.codegen.expressions import Apply, Expression, Guard, Load, Memory, Read, literal
 from tinyhlo.codegen.grid.factors.calls import BLOCK, TILE
-from tinyhlo.codegen.grid.products.wide import FEATURE
 from tinyhlo.codegen.loops import (
     Assign,
     Axis,
@@ -33,7 +32,7 @@ from tinyhlo.ir.index import Condition, Index, Var, index, unravel
 from tinyhlo.ir.ops import Op
 from tinyhlo.numbers import ceil_div
 from tinyhlo.schedule.program import Kernel
-from tinyhlo.target import Target
+from tinyhlo.target import WIDE_LOADS, Target
 
 RUN = 4  # numbers of one load
 SIDE = 16  # items along each side of a product
@@ -60,7 +59,7 @@ class Blocked:
         self.first = index(self.turn) * BLOCK  # row and column of a turn's block
         self.behind = self.first + BLOCK
         self.numbers = Memory("numbers", I32, self.count, local=True)
-        self.by_fours = self.dtype is F32 and FEATURE in target.features.split()
+        self.by_fours = self.dtype is F32 and target.has(WIDE_LOADS)
         # Lines begin in different banks, at multiples of four where they are loaded so.
         self.pitch = BLOCK + (RUN if self.by_fours else 1)
 

@@ -96,5 +96,4 @@ OF_F32: Mapping[Op, Fragment] = {
 
 def fragment_of(target: Target) -> Fragment | None:
     """What a device multiplies of 16 bits by one instruction, if anything."""
-    found = (FRAGMENTS[each] for each in target.features.split() if each in FRAGMENTS)
-    return next(found, None)
+    return next((each for name, each in FRAGMENTS.items() if target.has(name)), None)

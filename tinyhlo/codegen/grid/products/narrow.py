@@ -58,7 +58,7 @@ def in_tf32(product: Product) -> LoopProgram | None:
     operands = product.c.left, product.c.right
     if fragment is None or any(each.dtype is not F32 for each in operands):
         return None
-    if not product.target.has_tf32:
+    if not product.target.has(MMA.name):
         return None
     if fragment is TF32:
         return ahead(RoundedProduct(product, fragment), COPIED)
@@ -77,7 +77,7 @@ def ahead(product: AheadProduct, shapes: tuple[Shape, ...]) -> LoopProgram | Non
         # Places of many words, copied one by one, would take many registers.
         if product.depth >= deep and min(widths) > 1:
             tiles += [replace(tile, depth=deep) for tile in tiles]
-        if fragment is MMA and target.has_wgmma and product.depth >= DEEP:
+        if fragment is MMA and target.has(WGMMA.name) and product.depth >= DEEP:
             tiles += warpgroup_tiles()
     tiles = [t for t in tiles if t.stages(target) >= LEAST_STAGES]
     tile = soonest(tiles, product.extents, product.written(), MOST_WRITTEN, target)

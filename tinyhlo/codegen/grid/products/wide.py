@@ -67,8 +67,8 @@ from tinyhlo.ir.index import (
 )
 from tinyhlo.ir.ops import Op
 from tinyhlo.numbers import ceil_div
+from tinyhlo.target import WIDE_LOADS
 
-FEATURE = "wide"  # of a device whose items load and store 16 bytes at once
 LEAST = 8  # rows and columns that are worth a square of items
 MOST_WRITTEN = 4096  # operations of all epilogues of an item
 BY_FOURS, BY_ITSELF = 2, 6  # instructions an element that is staged, but those of its indices
@@ -78,7 +78,7 @@ NEAR = 8  # of a depth, from which neighbouring items load
 def in_fours(product: Product) -> LoopProgram | None:
     """None where the device loads no 16 bytes at once, or for narrow products and other types."""
     operands = (product.c.left, product.c.right)
-    if FEATURE not in product.target.features.split() or product.node.dtype is not F32:
+    if not product.target.has(WIDE_LOADS) or product.node.dtype is not F32:
         return None
     if any(each.dtype is not F32 for each in operands):
         return None

@@ -57,7 +57,7 @@ from tinyhlo.ir.graph import Elementwise, Graph, Node, Param
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, divide, index, linear, unravel
 from tinyhlo.ir.ops import Op
 from tinyhlo.numbers import ceil_div, power_of_two
-from tinyhlo.target import Target
+from tinyhlo.target import DATA_LOOPS, Target
 
 FEW = 512  # updates that every item may pass over
 FEWEST, TILE = 256, 2048  # updates that are sorted together
@@ -84,7 +84,7 @@ def by_runs(updates: Updates, block: Lowering, target: Target) -> Body:
         if var is not None and sum(var in other.free for other in places) == 1:
             own[axis] = var
     many = prod(v.extent for v in variables if v not in own.values())
-    if not target.has_data_loops or updates.root.unique or many < FEW:
+    if not target.has(DATA_LOOPS) or updates.root.unique or many < FEW:
         return ()
     grouped = Grouped(updates, block, target, tuple(variables), own)
     return grouped.body() if max(grouped.many, grouped.places, updates.size) < LIMIT else ()

@@ -48,7 +48,7 @@ from tinyhlo.ir.dtypes import BOOL, I32, I64, DType
 from tinyhlo.ir.index import Condition, Index, Var, index, unravel
 from tinyhlo.ir.order import Order, find_order
 from tinyhlo.numbers import ceil_div, power_of_two
-from tinyhlo.target import Target
+from tinyhlo.target import DATA_LOOPS, Target
 
 ITEMS = 512  # of a group, at most
 EACH = 9  # elements of an item: odd, so that items side by side use different banks of memory
@@ -64,7 +64,7 @@ def merges(rows: Rows, target: Target) -> Order | None:
     """The order of the rows where merging pays, else None. An item reads its elements when others
     have stored theirs: not in place."""
     within = rows.length > SHORT and rows.count * rows.length < LONG
-    if not (target.has_data_loops and within) or rows.kernel.in_place:
+    if not (target.has(DATA_LOOPS) and within) or rows.kernel.in_place:
         return None
     return find_order(rows.root.comparator)
 

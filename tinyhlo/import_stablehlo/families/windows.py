@@ -1,0 +1,197 @@
+"""reduce_window: pad, slide, reduce; cumulative windows become scans.
+
+reduce_window add, window [3], padding 1  ->  Reduce(ADD, Window(Pad(x)), window axis)
+window [n], padding (n-1, 0)              ->  Scan(ADD)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tinyhlo.import_stablehlo.families.reductions import (
+    is_idle,
+    monoids_of,
+    reduce_arrays,
+    widen,
+    with_initial,
+)
+from tinyhlo.import_stablehlo.lifted.lifting import as_params
+from tinyhlo.import_stablehlo.operands import known_scalar
+from tinyhlo.import_stablehlo.records import Operation
+from tinyhlo.import_stablehlo.walker import Rule, Scope, Value
+from tinyhlo.ir.build import (
+    broadcast,
+    cast,
+    iota,
+    map_region,
+    pad,
+    reshape,
+    scan,
+    slice_,
+    where,
+    window,
+)
+from tinyhlo.ir.dtypes import index_dtype
+from tinyhlo.ir.graph import Graph, Node
+from tinyhlo.ir.interpreter import run_graph
+from tinyhlo.ir.joining import padded
+from tinyhlo.ir.scalars import is_scalar
+from tinyhlo.records import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """How windows slide over an array: one number per axis each."""
+
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    base_dilation: tuple[int, ...]
+    window_dilation: tuple[int, ...]
+    low: tuple[int, ...]
+    high: tuple[int, ...]
+
+    def slide(self, source: Node, fill: Node) -> tuple[Node, tuple[int, ...]]:
+        """(padded source with the windows of extent > 1 as new last axes, those new axes)."""
+        rank = len(source.shape)
+        gaps = [dilation - 1 for dilation in self.base_dilation]
+        spread = pad(source, fill, self.low, self.high, gaps)
+        sliding = [axis for axis in range(rank) if self.size[axis] > 1]
+        if not sliding:
+            return slice_(spread, [0] * rank, spread.shape, self.stride), ()
+        windows = window(spread, self.size, self.stride, self.window_dilation)
+        counts = windows.shape[:rank]
+        kept = tuple(self.size[axis] for axis in sliding)
+        return reshape(windows, counts + kept), tuple(range(rank, rank + len(kept)))
+
+
+def windows_of(
+    given: Mapping[str, Any],
+    size: tuple[int, ...],
+    base_dilation: str = "base_dilations",
+    window_dilation: str = "window_dilations",
+) -> Windows:
+    """The window attributes of an op, of which two have several names; defaults filled in."""
+    ones = (1,) * len(size)
+    padding = given["padding"].array.tolist() if "padding" in given else [[0, 0]] * len(size)
+    return Windows(
+        size=size,
+        stride=given.get("window_strides") or ones,
+        base_dilation=given.get(base_dilation) or ones,
+        window_dilation=given.get(window_dilation) or ones,
+        low=tuple(low for low, _ in padding),
+        high=tuple(high for _, high in padding),
+    )
+
+
+def reduce_window(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
+    count = len(inputs) // 2
+    combiner = scope.graph(operation.regions[0])
+    values = as_params(operation.regions[0].types, operation.operand_types, inputs)
+    sources, initials = values[:count], values[count:]
+    windows = windows_of(operation.attributes, operation.attributes["window_dimensions"])
+    cumulative = cumulative_axis(windows, sources[0].shape)
+    if cumulative is not None:
+        scanned = scan_arrays(sources, initials, cumulative, combiner)
+        if scanned is not None:
+            return scanned
+    slid = [windows.slide(x, fill) for x, fill in zip(sources, initials, strict=True)]
+    return reduce_arrays([node for node, _ in slid], initials, slid[0][1], combiner)
+
+
+SHORT_SCAN = 16  # elements; up to here folding each window anew is cheaper, and in order
+
+
+@dataclass(frozen=True, slots=True)
+class Cumulative:
+    """A running reduction along `axis`, from its end when `reverse`."""
+
+    axis: int
+    reverse: bool
+
+
+def cumulative_axis(windows: Windows, shape: tuple[int, ...]) -> Cumulative | None:
+    """The axis along which every result is the reduction of all elements up to its own."""
+    rank = len(shape)
+    ones = (1,) * rank
+    if windows.stride != ones or windows.base_dilation != ones or windows.window_dilation != ones:
+        return None
+    long = [axis for axis in range(rank) if windows.size[axis] > 1]
+    if len(long) != 1:
+        return None
+    (axis,) = long
+    edge = tuple(shape[axis] - 1 if k == axis else 0 for k in range(rank))
+    zeros = (0,) * rank
+    if windows.size[axis] != shape[axis] or {windows.low, windows.high} != {edge, zeros}:
+        return None
+    return Cumulative(axis, reverse=windows.high == edge)
+
+
+def scan_arrays(
+    sources: Sequence[Node], initials: Sequence[Node], along: Cumulative, combiner: Graph
+) -> Sequence[Node] | None:
+    """A cumulative reduction; None when plain windows are to be reduced: because they are short,
+    the initial value counts more than once, or the combiner is not a function of scalars only."""
+    monoids = monoids_of(combiner)
+    if monoids is not None:
+        # windows at the edge meet the initial value once for each place of padding
+        if not all(map(is_idle, monoids, initials)):
+            return None
+        scans = [
+            scan(op, widen(op, source), along.axis, along.reverse)
+            for op, source in zip(monoids, sources, strict=True)
+        ]
+        return [
+            cast(with_initial(op, wide, initial), source.dtype)
+            for op, wide, initial, source in zip(monoids, scans, initials, sources, strict=True)
+        ]
+    shape = sources[0].shape
+    if shape[along.axis] <= SHORT_SCAN or not stays(initials, combiner):
+        return None
+    starts = [broadcast(initial, shape) for initial in initials]
+    results = shifted_scan(sources, along, combiner)
+    return None if results is None else map_region(combiner, (*starts, *results), shape)
+
+
+def stays(initials: Sequence[Node], combiner: Graph) -> bool:
+    """Whether initial values are known to be no other when combined with themselves."""
+    known = [known_scalar(initial) for initial in initials]
+    if not is_scalar(combiner) or any(value is None for value in known):
+        return False
+    arrays = [np.asarray(value) for value in known]
+    pairs = zip(run_graph(combiner, [*arrays, *arrays]), arrays, strict=True)
+    return all(twice.tobytes() == once.tobytes() for twice, once in pairs)
+
+
+def shifted_scan(
+    sources: Sequence[Node], along: Cumulative, combiner: Graph
+) -> Sequence[Node] | None:
+    """Any associative combiner in log2(n) steps: combine each element with the one 1, 2, 4, ...
+    before it (Hillis and Steele, "Data parallel algorithms", 1986)."""
+    shape = sources[0].shape
+    extent = shape[along.axis]
+    position = iota(shape, index_dtype(shape), along.axis)
+    values = tuple(sources)
+    distance = 1
+    while distance < extent:
+        earlier = [shifted(node, along, distance) for node in values]
+        combined = map_region(combiner, (*earlier, *values), shape)
+        if combined is None:
+            return None
+        has_earlier = position < extent - distance if along.reverse else distance <= position
+        values = tuple(
+            where(has_earlier, new, old) for new, old in zip(combined, values, strict=True)
+        )
+        distance *= 2
+    return values
+
+
+def shifted(node: Node, along: Cumulative, distance: int) -> Node:
+    """The element `distance` before (after, in reverse) each position; zero where there is none."""
+    before = -distance if along.reverse else distance
+    return padded(node, along.axis, before, -before)
+
+
+RULES: dict[str, Rule] = {"stablehlo.reduce_window": reduce_window}
