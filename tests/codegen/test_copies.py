@@ -153,6 +153,13 @@ def test_of_two_arrays_only_the_chosen_one_is_read(dtype: type, rows: int) -> No
         assert ", ptr %" in module.split("select i1 %")[1] and " x i1>" not in module
 
 
+@pytest.mark.parametrize("shape", [(64, 8), (8, 16), (4, 300), (33, 33)])
+def test_a_choice_for_each_lane_is_known_before_a_reduce(shape: tuple[int, int]) -> None:
+    x, y, c = normal(*shape), normal(*shape) * 3, normal(shape[1]) > 0
+    compiled(lambda c, x, y: jnp.where(c, x, y).max(0), c, x, y)
+    compiled(lambda x, y: jnp.where(jnp.arange(shape[1]) == 2, x, y).max(0), x, y)
+
+
 def test_a_choice_between_arrays_that_changes_in_a_loop() -> None:
     def chosen(c: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
         def turn(k: jax.Array, z: jax.Array) -> jax.Array:

@@ -106,8 +106,8 @@ from tinyhlo.schedule import items
 
 class Example(unittest.TestCase):
     def test_a_has_others(self):
-        own = items.LONGEST, items.OFTEN, items.LARGE, items.MANY_ROWS, items.MOST_COUNTING
-        self.assertNotEqual(own, (1 << 10, 1 << 5, 1 << 12, 1 << 14, 1 << 5))
+        own = items.LONGEST_CHAIN, items.TIMES_REPEATED, items.LARGE_SIZE, items.MANY_ROWS
+        self.assertNotEqual(own, (1 << 10, 1 << 5, 1 << 12, 1 << 14))
 """
 
 

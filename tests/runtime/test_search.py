@@ -129,6 +129,7 @@ WRONG = (
     *(json.dumps(GOOD | {name: None}) for name in GOOD),
     *(json.dumps(GOOD | {"schedule": value}) for value in ([], {"rows": None}, {"rows": ["no"]})),
     *(json.dumps(GOOD | given) for given in ({"key": 7}, {"before": "2"}, {"later": 1})),
+    "[" * 200_000,  # deeper than any stack
 )
 
 
@@ -142,6 +143,15 @@ def test_lines_that_cannot_be_read_are_passed_over(
         assert Schedules(path).found == {"k": Found("sum", {"rows": "no"}, 2.0, 1.0)}
     said = f"tinyhlo: {path}: no schedules of this version, passed over: line 2\n"
     assert capsys.readouterr().err == said
+
+
+def test_what_is_added_to_a_file_that_was_cut_off_is_kept(tmp_path: Path) -> None:
+    path, found = tmp_path / "found.jsonl", Found("sum", {}, 2.0, 1.0)
+    path.write_text(json.dumps(GOOD)[:-5])
+    schedules = Schedules(path)
+    for key in ("first", "second"):
+        schedules.add(key, found)
+    assert Schedules(path).found == {"first": found, "second": found}
 
 
 def test_what_cannot_be_read_is_searched_again(tmp_path: Path) -> None:

@@ -187,8 +187,8 @@ class Values(Scopes):
         if not (isinstance(left, Load) and isinstance(right, Load) and left.index == right.index):
             return None
         home = self.home(choice.free, choice.loads)
-        uniform = self.is_varying(left.free) and home < self.current
-        if not uniform or choice.loads > 1 or has_registers(choice.free):
+        uniform = self.is_varying(left.free) and not self.is_varying(choice.free)
+        if not (uniform and home < self.current) or choice.loads > 1 or has_registers(choice.free):
             return None
         both = left.memory, right.memory
         taken, pointers = self.emit(choice).text, [f"ptr {self.pointers[m]}" for m in both]

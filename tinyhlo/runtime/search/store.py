@@ -24,6 +24,7 @@ from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
 
 SHOWN = 5  # numbers of lines
+MOST_BRACKETS = 100  # of a line
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +48,9 @@ class Schedules:
         `needed`, has none."""
         self.path = path
         self.found: dict[str, Found] = {}
-        lines, wrong = self.lines(), list[int]()
-        for number, line in enumerate(lines, 1):
+        text, wrong = self.text(), list[int]()
+        self.cut_off = bool(text) and not text.endswith("\n")  # its last line
+        for number, line in enumerate(text.splitlines(), 1):
             if not line.strip():
                 continue
             try:
@@ -57,26 +59,27 @@ class Schedules:
             except ValueError:  # written by another version, cut off, or edited
                 wrong.append(number)
         if needed and not self.found:
-            why = "no line of it is one of this version's" if lines else "it is empty or missing"
+            why = "no line of it is one of this version's" if text else "it is empty or missing"
             raise TinyhloError(
                 f"no schedules in {path}: {why}; `tinyhlo tune MODEL --out {path}` searches them"
             )
         if wrong:
             say_passed_over(path, tuple(wrong))
 
-    def lines(self) -> list[str]:
+    def text(self) -> str:
         """Raises TinyhloError for a file that exists and cannot be read."""
         try:
-            return self.path.read_text().splitlines()
+            return self.path.read_text()
         except (FileNotFoundError, NotADirectoryError):
-            return []
+            return ""
         except (OSError, UnicodeDecodeError) as error:
             raise TinyhloError(f"cannot read the schedules in {self.path}: {error}") from error
 
     def add(self, key: str, found: Found) -> None:
         """Keep it, in the file too. Raises TinyhloError when that cannot be written."""
         self.found[key] = found
-        line = json.dumps({"key": key, **asdict(found)})
+        line = "\n" * self.cut_off + json.dumps({"key": key, **asdict(found)})
+        self.cut_off = False
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("a") as file:
@@ -87,6 +90,8 @@ class Schedules:
 
 def read(line: str) -> tuple[str, Found]:
     """A key, and what was found for it. Raises ValueError for what `Schedules.add` never wrote."""
+    if max(line.count("["), line.count("{")) > MOST_BRACKETS:  # a parser's stack is no deeper
+        raise ValueError(line)
     match json.loads(line):
         case {
             "key": str(key),
