@@ -7,10 +7,12 @@ import pytest
 from jaxlib.mlir.dialects import stablehlo
 
 from tests.plugs import interpret
+from tinyhlo.errors import UnsupportedOp
 from tinyhlo.import_stablehlo import import_module
 
 X = np.array([-3.2, -1.1, 0.0, 0.2, 0.9, 2.1, 63.4, 900.0], np.float32)
 TYPE = "tensor<8x!quant.uniform<i8:f32, 0.5:3>>"
+ELEMENT = TYPE.replace("8x", "")
 PER_AXIS = "tensor<2x4x!quant.uniform<i8:f32:0, {0.5:3, 0.25:-1}>>"
 
 
@@ -83,6 +85,35 @@ def test_scales_per_axis() -> None:
         for row, (scale, zero) in zip(x, ((0.5, 3), (0.25, -1)), strict=True)
     ]
     np.testing.assert_array_equal(interpret(text, [x])[0], np.stack(rows))
+
+
+LEFT = {
+    "stablehlo.reverse": f"%r = stablehlo.reverse %x, dims = [0] : {TYPE} return %r : {TYPE}",
+    "func.call": f"%r = call @f(%x) : ({TYPE}) -> {TYPE} return %r : {TYPE}",
+    "stablehlo.sort": f"""%r = "stablehlo.sort"(%x) ({{
+        ^bb0(%a: {ELEMENT}, %b: {ELEMENT}):
+          %c = stablehlo.compare LT, %a, %b : ({ELEMENT}, {ELEMENT}) -> tensor<i1>
+          stablehlo.return %c : tensor<i1>
+        }}) {{dimension = 0 : i64}} : ({TYPE}) -> {TYPE} return %r : {TYPE}""",
+}
+
+
+@pytest.mark.parametrize("op", LEFT)
+def test_what_the_pass_leaves_is_named(op: str) -> None:
+    text = program(LEFT[op], argument=TYPE, result=TYPE)
+    if op == "func.call":
+        text += program(f"return %x : {TYPE}", argument=TYPE, result=TYPE).replace("@main", "@f")
+    with pytest.raises(UnsupportedOp) as refused:
+        import_module(text)
+    (item,) = refused.value.items
+    assert item.op == op and item.types.startswith("(tensor<8x!quant.uniform<i8:f32, ")
+    assert item.location.startswith("line ") and "dequantize" in item.hint
+
+
+def test_unsigned_storage_is_refused() -> None:
+    text = ROUND_TRIP.replace("i8:f32, 0.5:3", "u8:f32, 0.5:131")
+    with pytest.raises(UnsupportedOp, match=r"uniform<u8:f32, .*:131>[^$]*zero point less 128"):
+        import_module(text)
 
 
 def test_a_function_called_quantize_is_no_matter() -> None:

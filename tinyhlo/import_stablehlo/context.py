@@ -111,14 +111,14 @@ def parse_source(source: bytes | str, context: ir.Context | None) -> ir.Module:
                 module = stablehlo.deserialize_portable_artifact(context, source)
             else:
                 module = ir.Module.parse(source, context)
-            if quantized:
-                write_out(module)
-            return module
         except (ir.MLIRError, ValueError, RuntimeError, TypeError) as error:
             reasons = what_else(source) or "; ".join(complaints) or str(error)
             kind = "portable artifact" if portable else "StableHLO module"
             newer = newer_version(source) if portable else ""
             raise InvalidProgram(f"not a readable {kind}{newer}: {reasons}") from error
+        if quantized:
+            write_out(module)
+    return module
 
 
 def what_else(source: bytes | str) -> str:
