@@ -67,6 +67,12 @@ class Target:
         of operations keep it busy."""
         return self.fmas * self.vector_bytes > LINE_BYTES
 
+    @property
+    def gathers(self) -> bool:
+        """Whether an instruction that loads 32 or 64 bits of each lane from places that are data
+        takes less time than a load each: on Intel's servers since AMX."""
+        return bool(self.matrices)
+
     def has(self, feature: str) -> bool:
         """Whether a device that runs grids has a feature of the table above."""
         return feature in self.features.split()

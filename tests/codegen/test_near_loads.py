@@ -30,7 +30,7 @@ from tinyhlo.ir.build import (
     slice_,
     where,
 )
-from tinyhlo.ir.dtypes import BF16, BOOL, BY_NUMPY, I32, U8
+from tinyhlo.ir.dtypes import BF16, BOOL, BY_NUMPY, F64, I32, U8, DType
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.ops import Op
 from tinyhlo.runtime.host import native
@@ -167,6 +167,18 @@ def test_few_places_that_are_data_are_loaded_lane_by_lane(
     assert ("masked.gather" in text) == instruction
     lanes = text.count("extractelement")
     assert lanes and text.count("zext i32") == lanes  # by taking it out; signs would be extended
+
+
+@pytest.mark.parametrize(("dtype", "instruction"), [(F32, True), (F64, True), (BF16, False)])
+def test_what_gathers_quickly_gathers(dtype: DType, instruction: bool) -> None:
+    """Elements of 32 and 64 bits, where an instruction loads them."""
+    table, places = param(0, (256,), dtype), param(1, (1000,), I32)
+    found = elementwise(Op.TANH, gather(table, (places,)))
+    graph = Graph((table.type, places.type), (found,))
+    there = named_target("sapphirerapids", threads=2)
+    loops = choose_moves(lower_fused(Kernel("table", graph)), there)
+    text = str(render_kernel(loops, there, "table", False, {}))
+    assert ("masked.gather" in text) == instruction
 
 
 @pytest.mark.parametrize("processor", ["x86-64-v3", "x86-64-v4"])

@@ -322,7 +322,8 @@ class Values(Scopes):
         stride = indices.stride(self, e.index)
         if stride is not None:
             return [self.address(e.memory, e.index + k * stride) for k in range(self.lanes)]
-        if self.collections + self.lanes > MOST_COLLECTED:
+        quick = self.target.gathers and e.dtype.itemsize >= 4
+        if quick or self.collections + self.lanes > MOST_COLLECTED:
             return []
         self.collections += self.lanes
         return self.addresses(e)
