@@ -76,6 +76,9 @@ DIMENSION_NUMBERS: tuple[tuple[str, Any, Any, str], ...] = (
 )
 
 
+LARGE_BYTES = 1 << 20  # of elements that are not copied
+
+
 def decode_dense(attribute: Any) -> Any:
     """Elements as an array; None for element types that NumPy and ml_dtypes do not have here."""
     type_ = ir.ShapedType(attribute.type)  # a tensor's or a vector's
@@ -92,7 +95,9 @@ def decode_dense(attribute: Any) -> Any:
             return Dense(np.asarray(value).astype(dtype), shape)
     if element == "bf16":
         return Dense(decode_text(str(attribute), dtype, shape), shape)
-    array = np.asarray(attribute)  # MLIR's own memory, as long as the array lives
+    array = np.asarray(attribute)  # MLIR's own memory, and with it all of the module's
+    if array.nbytes < LARGE_BYTES:
+        array = array.copy()
     if attribute.is_splat and array.size:
         array = array.reshape(-1)[0].reshape(())
     return Dense(array, shape)
