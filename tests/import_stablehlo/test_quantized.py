@@ -112,7 +112,19 @@ def test_what_the_pass_leaves_is_named(op: str) -> None:
 
 def test_unsigned_storage_is_refused() -> None:
     text = ROUND_TRIP.replace("i8:f32, 0.5:3", "u8:f32, 0.5:131")
-    with pytest.raises(UnsupportedOp, match=r"uniform<u8:f32, .*:131>[^$]*zero point less 128"):
+    with pytest.raises(UnsupportedOp) as refused:
+        import_module(text)
+    names = ["uniform_quantize", "uniform_dequantize"]
+    assert [each.op for each in refused.value.items] == [f"stablehlo.{name}" for name in names]
+    for each in refused.value.items:
+        assert each.types == "!quant.uniform<u8:f32, 5.000000e-01:131>"
+        assert each.location.startswith("line ") and "zero point less 128" in each.hint
+
+
+def test_an_argument_of_unsigned_storage_is_refused() -> None:
+    unsigned = TYPE.replace("i8:", "u8:")
+    text = program("return %x : " + unsigned, argument=unsigned, result=unsigned)
+    with pytest.raises(UnsupportedOp, match="zero point less 128"):
         import_module(text)
 
 

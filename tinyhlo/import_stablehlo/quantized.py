@@ -25,6 +25,7 @@ LOADS_THE_DIALECT = "builtin.module(vhlo-legalize-to-stablehlo)"
 
 UNSIGNED = re.compile(r"!quant\.uniform<u\d+[^>]*>")
 LEFT = re.compile(r"failed to legalize operation '([^']+)'(?:.* : (\(.*))?", re.DOTALL)
+ARITHMETIC = "quantized arithmetic"  # where no op is named
 AS_SIGNED = "unsigned storage would be taken for signed: store i8 for u8, zero point less 128"
 NOT_QUANTIZED = "quantized values cannot be its operands here: dequantize them before it"
 
@@ -49,16 +50,35 @@ def write_out(module: ir.Module) -> None:
     if "!quant" not in text:
         return
     if unsigned := UNSIGNED.search(text):
-        raise UnsupportedOp((UnsupportedItem("!quant.uniform", unsigned[0], "", AS_SIGNED),))
+        raise UnsupportedOp(of_unsigned(module) or (item("func.func", unsigned[0], AS_SIGNED),))
     try:
         with module.context, ir.Location.unknown():
             PassManager.parse(PIPELINE).run(module.operation)
     except ir.MLIRError as error:
-        raise UnsupportedOp(tuple(map(left, error.error_diagnostics))) from error
+        found = tuple(map(left, error.error_diagnostics))
+        raise UnsupportedOp(found or (item(ARITHMETIC, str(error), NOT_QUANTIZED),)) from error
+
+
+def item(op: str, types: str, hint: str, location: ir.Location | None = None) -> UnsupportedItem:
+    return UnsupportedItem(op, types, source_line(location), hint)
+
+
+def of_unsigned(module: ir.Module) -> tuple[UnsupportedItem, ...]:
+    """The ops that read or make quantized values of unsigned storage."""
+    found: list[UnsupportedItem] = []
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        types = " ".join(str(value.type) for value in (*op.operands, *op.results))
+        if said := UNSIGNED.search(types):
+            found.append(item(op.name, said[0], AS_SIGNED, op.location))
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    return tuple(found)
 
 
 def left(diagnostic: ir.DiagnosticInfo) -> UnsupportedItem:
     """What the pass says of an op that it leaves."""
     said = LEFT.match(diagnostic.message)
-    op, types = (said[1], said[2] or "") if said else ("quantized arithmetic", diagnostic.message)
-    return UnsupportedItem(op, types, source_line(diagnostic.location), NOT_QUANTIZED)
+    op, types = (said[1], said[2] or "") if said else (ARITHMETIC, diagnostic.message)
+    return item(op, types, NOT_QUANTIZED, diagnostic.location)

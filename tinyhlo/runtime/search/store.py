@@ -90,7 +90,7 @@ class Schedules:
 
 def read(line: str) -> tuple[str, Found]:
     """A key, and what was found for it. Raises ValueError for what `Schedules.add` never wrote."""
-    if max(line.count("["), line.count("{")) > MOST_BRACKETS:  # a parser's stack is no deeper
+    if max(line.count("["), line.count("{")) > MOST_BRACKETS:  # more than a parser's stack may hold
         raise ValueError(line)
     match json.loads(line):
         case {
