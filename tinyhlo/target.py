@@ -48,6 +48,7 @@ class Target:
     packs: bool = False  # lanes of 32 bits in an order that is data (vpermd)
     dots: tuple[str, ...] = ()  # what it multiplies and adds in groups: "ui8 i8", "bf16 bf16"
     matrices: tuple[str, ...] = ()  # the same of whole matrices, in registers that hold them (AMX)
+    permutes: int = 0  # bits of the narrowest lanes that it puts in an order that is data (vpermb)
     scales: bool = False  # floats times powers of two (vscalefps)
     flush: bool = False  # denormal numbers are zero
     group_items: int = 0  # work-items of a group at most, a power of 2; 0: of a processor

@@ -9,6 +9,7 @@ In reading order:
     loops         LoopProgram: statements around expressions; `printer` writes them like code
     regions       combiners and comparators, graphs of scalars, as expressions
     bodies        what statements read, set and store, and how they are rewritten
+    tables        loads from places so near that registers hold them all
     choices       decisions that have other answers, for heuristics and for the search
     lowering/     a fused kernel as serial loops: what is computed
     moves/        rewrites of loops: vectors, threads, scratch; `heuristics` chooses them

@@ -53,7 +53,7 @@ PROCESSORS: dict[str, Processor] = {
     "x86-64-v3": Processor(X86, V3),
     "x86-64-v4": Processor(X86, V4),
     "cooperlake": Processor(X86, (*V4, "avx512vnni", "avx512bf16")),
-    "sapphirerapids": Processor(X86, (*V4, "avx512vnni", "avx512bf16", *AMX)),
+    "sapphirerapids": Processor(X86, (*V4, "avx512vbmi", "avx512vnni", "avx512bf16", *AMX)),
     "neoverse-n1": Processor(ARM, ("neon", "fullfp16", "dotprod")),
 }
 
@@ -83,6 +83,7 @@ def target_of(
         packs=x86 and "avx2" in has,
         dots=dots_of(x86, wide, has),
         matrices=matrices_of(wide, has),
+        permutes=permutes_of(wide, has) if x86 else 0,
         scales=x86 and wide,
         l1_bytes=caches[0],
         l2_bytes=caches[1],
@@ -111,6 +112,12 @@ def matrices_of(wide: bool, has: Collection[str]) -> tuple[str, ...]:
         return ()
     bytes_ = ("i8 i8", "ui8 i8", "i8 ui8", "ui8 ui8") if "amx-int8" in has else ()
     return (*bytes_, *(("bf16 bf16",) if "amx-bf16" in has else ()))
+
+
+def permutes_of(wide: bool, has: Collection[str]) -> int:
+    """Bits of the narrowest lanes of vpermb, vpermw and vpermd."""
+    known = {"avx512vbmi": 8, "avx512bw": 16, "avx512f": 32}
+    return next((bits for feature, bits in known.items() if feature in has), 0) if wide else 0
 
 
 def host_features() -> frozenset[str]:

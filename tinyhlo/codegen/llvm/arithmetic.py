@@ -82,6 +82,8 @@ LIBM = {
 
 # any lane of one register and of two, by the element's bits and whether it is a float
 PERMUTES = {
+    (8, False): ("permvar.qi", "vpermi2var.qi"),
+    (16, False): ("permvar.hi", "vpermi2var.hi"),
     (32, True): ("permvar.sf", "vpermi2var.ps"),
     (32, False): ("permvar.si", "vpermi2var.d"),
     (64, True): ("permvar.df", "vpermi2var.pd"),

@@ -28,8 +28,9 @@ from tinyhlo.codegen.expressions import (
 from tinyhlo.codegen.loops import Accumulate, Allocate, Axis, Body, If, Loop, Statement, Store
 from tinyhlo.codegen.moves.basic import stores_alone
 from tinyhlo.codegen.moves.work import cost, work
+from tinyhlo.codegen.tables import table_of
 from tinyhlo.codegen.walks import operands, parts, walk
-from tinyhlo.ir.index import Data, Index, Var
+from tinyhlo.ir.index import Atom, Data, Index, Var
 from tinyhlo.numbers import ceil_div
 from tinyhlo.records import dataclass
 from tinyhlo.target import NEAR, WAY_BYTES, Target
@@ -55,6 +56,7 @@ class Score:
     """How the accesses of a loop body run along one variable: how many are of each kind (`POINTS`),
     and how often those are made in one turn."""
 
+    target: Target
     counts: Counter[str] = field(default_factory=Counter)
     times: Counter[str] = field(default_factory=Counter)
     most: int = 1  # of one access
@@ -273,7 +275,7 @@ def is_plain_reduce(loop: Loop) -> bool:
 def score(loop: Loop, target: Target) -> Score:
     """Strides of every access below `loop` along its variable; ordered loops inside rule it out,
     scratch, which lanes would share, and jumps that only some lanes would take."""
-    result = Score(copies=is_copy(loop))
+    result = Score(target, copies=is_copy(loop))
     statements = flattened(loop.body)
     stores = (s for s in below(loop.body) if isinstance(s, Store))
     result.rows.update((s.memory, s.index.terms) for s in stores)
@@ -330,6 +332,8 @@ def access(memory: Memory, where: Index, var: Var, result: Score, written: bool 
         result.add("near", times)
     elif stride and stride > NEAR and not written and in_rows(memory, where, stride):
         result.far.setdefault(((memory, where.terms), stride), []).append(times)
+    elif stride is None and not written and is_table(memory, where, var, result.target):
+        result.add("near", times)
     elif stride is None and not written:
         result.grouped.append((where, times))
     elif stride and written and result.rows[memory, where.terms] == stride:
@@ -340,6 +344,15 @@ def access(memory: Memory, where: Index, var: Var, result: Score, written: bool 
     for atom, _ in where.terms:
         if isinstance(atom, Data):
             expression(atom.value, var, result)
+
+
+def is_table(memory: Memory, where: Index, var: Var, target: Target) -> bool:
+    """Whether an instruction takes what neighbours read from registers."""
+
+    def differs(atom: Atom) -> bool:
+        return var in index_free(Index(0, ((atom, 1),)))
+
+    return table_of(memory, where, differs, target) is not None
 
 
 def expression(value: Expression, var: Var, result: Score) -> None:
