@@ -87,6 +87,18 @@ def test_accumulators_stay_in_registers(name: str, epilogue: Op) -> None:
     assert not any("(%rsp)" in body for body in sums)
 
 
+@pytest.mark.parametrize("name", ["x86-64-v3", "x86-64-v4", "cooperlake"])
+@pytest.mark.parametrize("columns", [8, 24, 48, 64, 96])
+@pytest.mark.parametrize("depth", [32, 114, 256])
+def test_sums_stay_in_registers(name: str, columns: int, depth: int) -> None:
+    """Two points of the depth in a turn: what the second one needs waits until the first is done."""
+    x, w = param(0, (418, depth), F32), param(1, (depth, columns), F32)
+    text = code(Graph((x.type, w.type), (matmul(x, w),)), named_target(name, threads=2))
+    loops = [body for _, body in re.findall(INNERMOST_LOOP, text) if body.count("vfmadd") >= 12]
+    assert loops
+    assert not any("(%rsp)" in body for body in loops)
+
+
 def test_the_points_of_a_window_are_written_out() -> None:
     """A convolution of images whose channels lie apart: one loop over them, nine points in it."""
 

@@ -154,7 +154,7 @@ class TileRenderer:
             return totals
         s, b = self.s, self.b
         var, *inner = depth
-        points = POINTS if not inner and var.extent % POINTS == 0 else 1
+        points = self.points_of(var) if not inner else 1
         header, after = b.fresh(), b.fresh()
         counter, following, more = (f"%{b.fresh()}" for _ in range(3))
         inside = {place: f"%{b.fresh()}" for place in self.places}
@@ -163,6 +163,8 @@ class TileRenderer:
         s.variables[var] = counter
         results = self.nest(inner, inside) if inner else inside
         for point in range(0 if inner else points):
+            if point:  # or LLVM would load for both, and keep sums in memory for that
+                b.line('call void asm sideeffect "", "~{memory}"()')
             results = self.multiply_add({var: index(var) * points + point}, results)
         scope = s.close()
         s.unbind(var, before)
@@ -184,6 +186,13 @@ class TileRenderer:
         ]
         s.scope.label = after
         return results
+
+    def points_of(self, var: Var) -> int:
+        """How many points a turn of the innermost loop takes. Where factors are no operands of
+        multiply-adds in memory, LLVM puts each sum of a single vector into the register of its
+        factor, and with two points most of them into memory."""
+        one = self.m.vectors == 1 and self.s.target.vector_registers < 32
+        return 1 if one or var.extent % POINTS else POINTS
 
     def multiply_add(self, at: Mapping[Var, Index], totals: dict[Place, str]) -> dict[Place, str]:
         """One point of the depth, `at` a place in its loops that are written out."""
