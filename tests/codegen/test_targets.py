@@ -91,7 +91,7 @@ def test_accumulators_stay_in_registers(name: str, epilogue: Op) -> None:
 @pytest.mark.parametrize("columns", [8, 24, 48, 64, 96])
 @pytest.mark.parametrize("depth", [32, 114, 256])
 def test_sums_stay_in_registers(name: str, columns: int, depth: int) -> None:
-    """Two points of the depth in a turn: what the second one needs waits until the first is done."""
+    """Two points of the depth in a turn: what the second one needs waits for the first."""
     x, w = param(0, (418, depth), F32), param(1, (depth, columns), F32)
     text = code(Graph((x.type, w.type), (matmul(x, w),)), named_target(name, threads=2))
     loops = [body for _, body in re.findall(INNERMOST_LOOP, text) if body.count("vfmadd") >= 12]
