@@ -91,12 +91,25 @@ def test_accumulators_stay_in_registers(name: str, epilogue: Op) -> None:
 @pytest.mark.parametrize("columns", [8, 24, 48, 64, 96])
 @pytest.mark.parametrize("depth", [32, 114, 256])
 def test_sums_stay_in_registers(name: str, columns: int, depth: int) -> None:
-    """Two points of the depth in a turn: what the second one needs waits for the first."""
+    """No point of the depth is begun before there is room for what it reads."""
     x, w = param(0, (418, depth), F32), param(1, (depth, columns), F32)
     text = code(Graph((x.type, w.type), (matmul(x, w),)), named_target(name, threads=2))
     loops = [body for _, body in re.findall(INNERMOST_LOOP, text) if body.count("vfmadd") >= 12]
     assert loops
     assert not any("(%rsp)" in body for body in loops)
+
+
+def test_sums_of_windows_stay_in_registers() -> None:
+    def program(x: jax.Array, w: jax.Array) -> jax.Array:
+        layout = ("NHWC", "HWIO", "NHWC")
+        return jax.lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=layout)
+
+    shapes = ((32, 28, 28, 1), (3, 3, 1, 32))
+    text = jax.jit(program).lower(*(jax.ShapeDtypeStruct(s, np.float32) for s in shapes)).as_text()
+    loops = re.findall(INNERMOST_LOOP, code(simplify(import_module(text).graph), AVX512))
+    sums = [body for _, body in loops if body.count("vfmadd") >= 12]
+    assert sums
+    assert not any("(%rsp)" in body for body in sums)
 
 
 def test_the_points_of_a_window_are_written_out() -> None:

@@ -83,6 +83,15 @@ class TileRenderer:
         self.rows = self.pointers(m.left, m.left_rows)
         self.vectors = self.pointers(m.right, m.right_vectors) if m.right else []
 
+    @property
+    def is_crowded(self) -> bool:
+        """Whether LLVM, given two points of the depth at once, begins with the second and keeps
+        sums in memory for that. With 32 registers it does so where what both read finds no room
+        beside the sums; with 16, where each factor serves a single vector."""
+        if self.s.target.vector_registers < 32:
+            return self.m.vectors == 1
+        return len(self.places) + 2 * (self.m.vectors + 1) > self.s.target.vector_registers
+
     def render(self) -> None:
         s, m = self.s, self.m
         tile = s.address(m.tile, m.tile_start)
@@ -147,14 +156,15 @@ class TileRenderer:
     def nest(self, depth: list[Var], totals: dict[Place, str]) -> dict[Place, str]:
         """Loops over `depth` from `totals` to the totals after them; the windows of an image end
         in loops of a few points, which are written out."""
-        if prod(var.extent for var in depth) <= MOST_WRITTEN_OUT:
+        count = prod(var.extent for var in depth)
+        if count <= (1 if self.is_crowded else MOST_WRITTEN_OUT):
             for point in product(*(range(var.extent) for var in depth)):
                 at = {var: constant(k) for var, k in zip(depth, point, strict=True)}
                 totals = self.multiply_add(at, totals)
             return totals
         s, b = self.s, self.b
         var, *inner = depth
-        points = self.points_of(var) if not inner else 1
+        points = 1 if inner or self.is_crowded or var.extent % POINTS else POINTS
         header, after = b.fresh(), b.fresh()
         counter, following, more = (f"%{b.fresh()}" for _ in range(3))
         inside = {place: f"%{b.fresh()}" for place in self.places}
@@ -163,8 +173,6 @@ class TileRenderer:
         s.variables[var] = counter
         results = self.nest(inner, inside) if inner else inside
         for point in range(0 if inner else points):
-            if point:  # or LLVM would load for both, and keep sums in memory for that
-                b.line('call void asm sideeffect "", "~{memory}"()')
             results = self.multiply_add({var: index(var) * points + point}, results)
         scope = s.close()
         s.unbind(var, before)
@@ -186,13 +194,6 @@ class TileRenderer:
         ]
         s.scope.label = after
         return results
-
-    def points_of(self, var: Var) -> int:
-        """How many points a turn of the innermost loop takes. Where factors are no operands of
-        multiply-adds in memory, LLVM puts each sum of a single vector into the register of its
-        factor, and with two points most of them into memory."""
-        one = self.m.vectors == 1 and self.s.target.vector_registers < 32
-        return 1 if one or var.extent % POINTS else POINTS
 
     def multiply_add(self, at: Mapping[Var, Index], totals: dict[Place, str]) -> dict[Place, str]:
         """One point of the depth, `at` a place in its loops that are written out."""
