@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from pathlib import Path
 
 import jax
@@ -15,10 +17,20 @@ import tinyhlo
 from tests.processes import abstract_mesh, lowered
 from tinyhlo.cli import main
 from tinyhlo.config import from_environment
-from tinyhlo.errors import InvalidProgram
+from tinyhlo.errors import CannotWrite, InvalidProgram
+from tinyhlo.files import writing
 
 X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3)
 W = np.linspace(2, -2, 6, dtype=np.float32).reshape(3, 2)
+
+
+TUPLE = """func.func @main(%x: tuple<tensor<4xf32>>) -> tensor<4xf32> {
+  %0 = stablehlo.get_tuple_element %x[0] : (tuple<tensor<4xf32>>) -> tensor<4xf32>
+  return %0 : tensor<4xf32> }"""
+LARGE = """func.func @main(%x: tensor<1000000x1000000xf32>) -> tensor<f32> {
+  %0 = stablehlo.slice %x [0:1, 0:1] : (tensor<1000000x1000000xf32>) -> tensor<1x1xf32>
+  %1 = stablehlo.reshape %0 : (tensor<1x1xf32>) -> tensor<f32>
+  return %1 : tensor<f32> }"""
 
 
 def model(x: jax.Array, w: jax.Array) -> jax.Array:
@@ -42,9 +54,14 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     with (folder / "huge.npy").open("wb") as file:
         shape = {"descr": "<f4", "fortran_order": False, "shape": (1 << 52,)}
         np.lib.format.write_array_header_1_0(file, shape)
+    (folder / "open.npy").write_bytes(b"\x93NUMPY\x01\x00v\x00" + b"(" * 118)
+    np.save(folder / "pairs.npy", np.zeros((4, 3), [("x", "i2"), ("y", "i2")]))
+    (folder / "large").write_text(LARGE)
+    (folder / "tuple").write_text(TUPLE)
+    (folder / "nothing").write_text("func.func @main() { return }")
     np.save(folder / "x.npy", X)
     np.save(folder / "w.npy", W)
-    return {name: folder / name for name in [*contents, "huge.npy", "x.npy", "w.npy"]}
+    return {path.name: path for path in folder.iterdir()}
 
 
 @pytest.mark.parametrize("form", ["text", "portable", "exported"])
@@ -131,6 +148,13 @@ MISTAKES = {
     "not a program": (["run", "{x.npy}", "--random", "0"], "x.npy: neither StableHLO text"),
     "a page of no program": (["build", "nowhere.mlir", "--web"], "tinyhlo: cannot read nowhere"),
     "no name for a library": (["build", "{text}", "--out", "."], "cannot write .: it is a folder"),
+    "a header for a library": (["build", "{text}", "--out", "m.h"], "that is the header's name"),
+    "the program itself": (["build", "{text}", "--out", "{text}"], "the program is there"),
+    "a header that never ends": (["run", "{text}", "{open.npy}", "{w.npy}"], "is not a .npy file"),
+    "pairs of numbers": (["run", "{text}", "{pairs.npy}", "{w.npy}"], "must be f32[4,3]"),
+    "too many at random": (["run", "{large}", "--random", "0"], "no random array can be made"),
+    "a tuple": (["show", "{tuple}"], "pass arrays, not tuples"),
+    "no loops": (["show", "{nothing}", "--stage", "loops"], "has no loops: it computes nothing"),
     "a stage of other devices": (["show", "{text}", "--stage", "source"], "has no stage source"),
     "HLO": (["show", "{hlo}"], "this is HLO, of XLA; write jax.jit(f).lower(x).as_text()"),
     "no such benchmark": (["bench", "--only", "nothing"], "no benchmark is called 'nothing'"),
@@ -159,6 +183,52 @@ def test_a_full_disk(
     assert main([argument.format(**files) for argument in command]) == 1
     assert capsys.readouterr().err == "tinyhlo: standard output: No space left on device\n"
     assert full.closed
+
+
+def test_a_file_on_a_full_disk(files: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["build", str(files["text"]), "--out", "/dev/full"]) == 1
+    said = capsys.readouterr().err
+    assert said == "tinyhlo: cannot write /dev/full: No space left on device\n"
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_text("before")
+    with pytest.raises(CannotWrite, match=r"cannot write .*: full"), writing(path) as file:
+        file.write(b"half")
+        raise OSError("full")
+    assert path.read_text() == "before"
+    with writing(path) as file:
+        file.write(b"whole")
+    assert [p.name for p in tmp_path.iterdir()] == ["x"] and path.read_text() == "whole"
+
+
+def test_a_program_from_a_pipe_is_checked(
+    files: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.mkfifo(pipe := tmp_path / "pipe")
+    writer = threading.Thread(target=pipe.write_bytes, args=(files["text"].read_bytes(),))
+    writer.start()
+    assert main(["run", str(pipe), "--random", "1", "--check", "xla"]) == 0
+    writer.join()
+    assert "as XLA:CPU" in capsys.readouterr().out
+
+
+def test_an_interrupt_is_a_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(options: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tinyhlo.cli.options_command", interrupted)
+    assert main(["options"]) == 130
+    assert capsys.readouterr().err == "tinyhlo: interrupted\n"
+
+
+def test_no_output_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`tinyhlo options >&-`: Python has no stream then."""
+    monkeypatch.setattr("sys.stdout", None)
+    assert main(["options"]) == 0
 
 
 def test_a_seed_is_a_whole_number(

@@ -11,7 +11,7 @@ cli               the command `tinyhlo`; `artifact`: programs from files, `check
 signature         arguments and results of a program; `report`: what is known of its kernels;
                   `placement`: which process of a job has which of its devices
 records           dataclasses that are made sooner; `numbers`: arithmetic of sizes, `once`: what a
-                  process makes once, `version`
+                  process makes once, `files` that are written whole, `version`
 python_settings   of the interpreter, for all threads: `collector` and `recursion` change them
 """
 

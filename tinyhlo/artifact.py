@@ -129,11 +129,17 @@ def load(path: str | Path, config: Config | None = None) -> LoadedProgram | Poly
     Raises InvalidProgram when the file cannot be read or is none of the formats, UnsupportedOp
     when the program cannot be compiled.
     """
+    config = config or from_environment()
+    return load_source(path, read_program(path, config), config)
+
+
+def load_source(
+    path: str | Path, source: bytes, config: Config
+) -> LoadedProgram | PolymorphicProgram:
+    """The same of what `read_program` has read."""
     from tinyhlo.compiler import compile_module
 
-    config = config or from_environment()
     core.set_threads(config.threads)
-    source = read_program(path, config)
     try:
         with about(path):
             return LoadedProgram(Path(path), compile_module(source, config))
@@ -157,7 +163,8 @@ def read_program(path: str | Path, config: Config) -> bytes:
     """
     try:
         source = Path(path).read_bytes()
-    except OSError as error:
-        raise InvalidProgram(f"cannot read {path}: {error.strerror}") from error
+    except (OSError, ValueError) as error:  # a name that no file can have
+        reason = getattr(error, "strerror", None) or error
+        raise InvalidProgram(f"cannot read {path}: {reason}") from error
     with about(path):
         return admit(source, cache_of("quarantine", config))

@@ -8,7 +8,7 @@
     tinyhlo devices
 
 A mistake of the user ends in one sentence and exit code 2; a failed comparison, or an output that
-cannot be written, in exit code 1.
+cannot be written, in exit code 1; an interrupt (Ctrl-C) in exit code 130.
 """
 
 from __future__ import annotations
@@ -22,13 +22,15 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
+from tokenize import TokenError
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tinyhlo.check import compare, run_on_xla
 from tinyhlo.config import NO_SCHEDULES, OPTIONS, Config, from_environment, schedules_file, variable
-from tinyhlo.errors import TinyhloError, UnsupportedOp
+from tinyhlo.errors import CannotWrite, TinyhloError, UnsupportedOp
+from tinyhlo.files import writing
 from tinyhlo.ir.graph import TensorType
 from tinyhlo.recursion import deep_recursion
 from tinyhlo.report import duration
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
 USER_ERROR = 2
 FAILED = 1
+INTERRUPTED = 130
 
 FORMATS = "StableHLO text, MLIR bytecode, a portable artifact, or a jax.export file"
 RUN_HELP = f"""Compile a program and run it once. MODEL is {FORMATS}; which one is seen from its
@@ -54,8 +57,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with deep_recursion():
             code = options.command(options)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # closed by the shell: >&-
+            sys.stdout.flush()
         return code
+    except KeyboardInterrupt:
+        return fail("interrupted", INTERRUPTED)
+    except CannotWrite as error:
+        return fail(str(error), FAILED)
     except UnsupportedOp as error:
         return fail(f"{options.model}: {error}")
     except TinyhloError as error:
@@ -70,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def close_output() -> None:
     """What it still holds is lost; Python would try again when it ends, and complain."""
-    with suppress(OSError):
+    with suppress(OSError, AttributeError):
         sys.stdout.close()
 
 
@@ -174,10 +182,11 @@ def positive(text: str) -> int:
 
 def run_command(options: argparse.Namespace) -> int:
     """`tinyhlo run`: outputs' summaries, times, and the comparison when asked for."""
-    from tinyhlo.artifact import PolymorphicProgram, load, read_program
+    from tinyhlo.artifact import PolymorphicProgram, load_source, read_program
 
-    started = time.perf_counter()
-    program = load(options.model)
+    started, config = time.perf_counter(), from_environment()
+    source = read_program(options.model, config)
+    program = load_source(options.model, source, config)
     print(f"compiled {options.model} in {1e3 * (time.perf_counter() - started):.0f} ms")
     arguments = given_arguments(options, program.inputs)
     outputs = program(*arguments)
@@ -191,8 +200,6 @@ def run_command(options: argparse.Namespace) -> int:
         return 0
     if isinstance(program, PolymorphicProgram):
         source = program.refined(arguments)
-    else:
-        source = read_program(options.model, from_environment())
     comparisons = compare(outputs, run_on_xla(source, arguments))
     for comparison in comparisons:
         print(comparison)
@@ -239,24 +246,31 @@ def read_array(path: str, type_: TensorType | ArgumentType) -> np.ndarray:
         array = np.load(path, allow_pickle=False)
     except OSError as error:
         raise TinyhloError(f"cannot read {path}: {error.strerror or error}") from error
-    except (ValueError, EOFError) as error:
+    except (ValueError, EOFError, SyntaxError, TokenError) as error:
         raise TinyhloError(f"{path} is not a .npy file of numbers") from error
     except MemoryError as error:
         raise TinyhloError(f"no memory for the array that {path} says it holds: {error}") from error
     if not isinstance(array, np.ndarray):
         raise TinyhloError(f"{path} holds several arrays; save each with numpy.save")
-    raw = array.dtype.kind == "V" and array.dtype.itemsize == type_.dtype.numpy.itemsize
-    return array.view(type_.dtype.numpy) if raw else array
+    wanted = type_.dtype.numpy
+    raw = wanted.kind == "V" and array.dtype == np.dtype(f"V{wanted.itemsize}")
+    return array.view(wanted) if raw else array
 
 
 def random_array(random: np.random.Generator, type_: TensorType) -> np.ndarray:
-    """Normal floats, small non-negative integers (they may be indices), coin flips."""
+    """Normal floats, small non-negative integers (they may be indices), coin flips.
+
+    Raises TinyhloError where there is no memory for it, or it has more axes than NumPy's arrays.
+    """
     dtype = type_.dtype.numpy
-    if dtype.kind == "b":
-        return random.random(type_.shape) < 0.5
-    if dtype.kind in "iu":
-        return random.integers(0, 4, type_.shape).astype(dtype)
-    return np.asarray(random.standard_normal(type_.shape)).astype(dtype)
+    try:
+        if dtype.kind == "b":
+            return random.random(type_.shape) < 0.5
+        if dtype.kind in "iu":
+            return random.integers(0, 4, type_.shape).astype(dtype)
+        return np.asarray(random.standard_normal(type_.shape)).astype(dtype)
+    except (MemoryError, ValueError) as error:
+        raise TinyhloError(f"no random array can be made for {type_}: {error}") from error
 
 
 def summary(array: np.ndarray) -> str:
@@ -272,10 +286,8 @@ def summary(array: np.ndarray) -> str:
 
 
 def save(path: str, array: np.ndarray) -> None:
-    try:
-        np.save(path, array)
-    except OSError as error:
-        raise TinyhloError(f"cannot write {path}: {error.strerror}") from error
+    with writing(Path(path)) as file:
+        np.save(file, array)
     print(f"wrote {path}")
 
 
@@ -296,7 +308,10 @@ def timed(call: Callable[[], object], count: int) -> str:
 def show_command(options: argparse.Namespace) -> int:
     """`tinyhlo show`."""
     config = from_environment()
-    text = str(FORMS[options.stage](stages_of(options.model, config, options.process)))
+    stages = stages_of(options.model, config, options.process)
+    text = str(FORMS[options.stage](stages))
+    if not text and not stages.compiled.kernels:
+        raise TinyhloError(f"{options.model} has no {options.stage}: it computes nothing")
     if not text:
         raise TinyhloError(
             f"device {config.device} has no stage {options.stage}: loops, llvm and asm are made "
@@ -354,6 +369,8 @@ def build_command(options: argparse.Namespace) -> int:
     if options.web:
         return build_page(options, config)
     path = options.out or Path(f"lib{Path(options.model).stem}.so")
+    if Path(options.model) in (path, path.parent / f"{path.stem}.h"):
+        raise TinyhloError(f"cannot write {path}: the program is there; name another file")
     stages = stages_of(options.model, config)
     header = write_library(
         stages.module, stages.program, stages.compiled, host_processor(config), path
@@ -386,10 +403,13 @@ def build_page(options: argparse.Namespace, config: Config) -> int:
 
 def tune_command(options: argparse.Namespace) -> int:
     """`tinyhlo tune`: a line for each kernel as its search ends, then what they come to."""
+    from tinyhlo.runtime.search.store import check_writable
+
     config = from_environment()
     config = replace(config, beam=options.beam, schedules=options.out or config.schedules)
     if config.device != "CPU":
         raise TinyhloError(NO_SCHEDULES.format(config.device))
+    check_writable(schedules_file(config))
     found = stages_of(options.model, config).compiled.found
     faster = sum(bool(each.schedule) for each in found)
     times = (sum(each.before for each in found), sum(each.after for each in found))

@@ -144,7 +144,10 @@ def file_at_exit(name: str, path: str) -> str:
 
     Raises TinyhloError at once where it cannot be.
     """
-    absolute = os.path.abspath(path)
+    try:
+        absolute = os.path.abspath(path)
+    except OSError as error:
+        raise TinyhloError(f"{variable(name)}={path}: this folder is gone") from error
     if os.path.isdir(absolute) or not os.access(os.path.dirname(absolute), os.W_OK):
         raise TinyhloError(f"{variable(name)}={path}: no file can be written there")
     return absolute

@@ -18,6 +18,10 @@ class VerificationError(TinyhloError):
     """A Graph or Program breaks an invariant: a defect of tinyhlo, not of the user's program."""
 
 
+class CannotWrite(TinyhloError):
+    """A file cannot be written: its folder, or a full disk."""
+
+
 class ExecutionError(TinyhloError):
     """A compiled program failed while running (wrong arguments, a callback that raised)."""
 

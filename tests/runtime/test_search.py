@@ -17,10 +17,10 @@ import pytest
 from tinyhlo.cli import main
 from tinyhlo.compiler import compile_module, run_stages, target_of
 from tinyhlo.config import Config
-from tinyhlo.errors import TinyhloError
+from tinyhlo.errors import CannotWrite, TinyhloError
 from tinyhlo.runtime.saved import place_of
 from tinyhlo.runtime.search import beam
-from tinyhlo.runtime.search.store import Found, Schedules
+from tinyhlo.runtime.search.store import Found, Schedules, check_writable
 from tinyhlo.schedule.program import Kernel
 
 X = np.linspace(-1.0, 1.0, 256 * 200, dtype=np.float32).reshape(256, 200)
@@ -170,8 +170,18 @@ def test_a_file_that_cannot_be_used_is_one_sentence(tmp_path: Path) -> None:
     for path in (tmp_path / "file", tmp_path / "none"):
         with pytest.raises(TinyhloError, match="no schedules in"):
             Schedules(path, needed=True)
-    with pytest.raises(TinyhloError, match="cannot write schedules"):
-        Schedules(tmp_path / "file" / "x.jsonl").add("k", Found("sum", {}, 1.0, 1.0))
+    with pytest.raises(CannotWrite, match="cannot write schedules"):
+        check_writable(tmp_path / "file" / "x.jsonl")
+
+
+def test_what_cannot_be_kept_serves_this_process(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A search within `jax.jit`, for a user whose home cannot be written."""
+    (tmp_path / "file").write_text("")
+    config = Config(beam=1, schedules=str(tmp_path / "file" / "x.jsonl"), cache=0)
+    assert run_stages(TEXT, config).compiled.found
+    assert capsys.readouterr().err.count("cannot write schedules to") == 1
 
 
 def test_tune_says_what_it_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

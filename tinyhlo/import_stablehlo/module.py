@@ -30,7 +30,7 @@ from tinyhlo.import_stablehlo.memory import (
     visible,
 )
 from tinyhlo.import_stablehlo.precision import Rounded
-from tinyhlo.import_stablehlo.records import Function, OtherType, TokenType, ValueType
+from tinyhlo.import_stablehlo.records import Function, OtherType, TokenType, TupleType, ValueType
 from tinyhlo.import_stablehlo.refine import needs_refining, with_known_shapes
 from tinyhlo.import_stablehlo.rules import TOGETHER, rule_of
 from tinyhlo.import_stablehlo.spmd.bundles import bundled
@@ -116,6 +116,9 @@ def read_module(parsed: ir.Module, rounded: Rounded, placement: Placement) -> Mo
     parts = Decoder(parsed, rule_of), rule_of, TOGETHER, rounded
     walker = SharedWalker(placement, name, *parts) if placement.is_shared else Walker(*parts)
     function = walker.decoder.function(entry_of(parsed))
+    refused = refused_signature(parsed, function)
+    if any(isinstance(type_, TupleType) for type_ in function.body.types):
+        raise UnsupportedOp(tuple(refused))  # ops would take it apart
     given, made = sides_of(function, written, walker.decoder.meshes, devices)
     team = Team(walker, copies, [{}] * len(copies))
 
@@ -124,9 +127,8 @@ def read_module(parsed: ir.Module, rounded: Rounded, placement: Placement) -> Mo
         return team.run(function.body, [arguments] * len(copies))[0]
 
     results, effects = walker.collect(walk)
-    refused = (*refused_signature(parsed, function), *walker.unsupported)
-    if refused:
-        raise UnsupportedOp(refused)
+    if refused or walker.unsupported:
+        raise UnsupportedOp((*refused, *walker.unsupported))
     if any(isinstance(result, tuple) for result in results):
         raise InvalidProgram(f"@{function.name} returns values that are no tensors")
     own = len(placement.own(devices))

@@ -81,8 +81,7 @@ def report(error: BaseException) -> int:
     if (raised := getattr(_raised, "list", None)) is not None:
         raised.append(error)
     code = core.INVALID_ARGUMENT if isinstance(error, ExecutionError) else core.INTERNAL
-    ours = type(error) is TinyhloError  # a sentence for users: where it was raised is not
-    core.set_error(code, str(error) if ours else told(error))
+    core.set_error(code, told(error))
     return code
 
 
@@ -101,10 +100,13 @@ def causes() -> Generator[list[BaseException]]:
 
 def told(error: BaseException) -> str:
     """An exception with its traceback, from the first frame that is not the compiler's own; when
-    that is too long for C, the innermost frames of it and of each exception that led to it."""
+    that is too long for C, the innermost frames of it and of each exception that led to it. Of a
+    sentence of the compiler's to users, not where it was raised."""
     frames = error.__traceback__
     while frames and frames.tb_frame.f_code.co_filename.startswith(PACKAGE):
         frames = frames.tb_next
+    if type(error) is TinyhloError or (isinstance(error, TinyhloError) and frames is None):
+        return str(error)
     frames = frames or error.__traceback__
     text = written(error, frames, None)
     return text if len(text) < core.MOST_TEXT else written(error, frames, -INNERMOST)

@@ -25,6 +25,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from tinyhlo.errors import TinyhloError
+from tinyhlo.files import writing
 from tinyhlo.ir.graph import TensorType
 from tinyhlo.runtime import c_compiler
 from tinyhlo.runtime.arrays import ALIGNMENT
@@ -157,7 +158,7 @@ def write_library(
     """Link the library; returns the path of its header, which lies beside it.
 
     Raises TinyhloError when there is no C compiler, when it fails, or when the program needs what
-    a library has not: functions of Python or of SciPy, several devices.
+    a library has not: functions of Python or of SciPy, several devices; CannotWrite for the files.
     """
     check(module, compiled, path)
     architecture = target.triple.partition("-")[0]
@@ -191,11 +192,9 @@ def write_library(
             raise TinyhloError(f"cannot link {path}: {command[0]}: {error.strerror}") from error
         if ended.returncode:
             raise TinyhloError(f"cannot link {path}: {' '.join(command)}\n{ended.stderr.strip()}")
-        try:
-            path.write_bytes((folder / "library").read_bytes())
-            header.write_text((folder / header.name).read_text())
-        except OSError as error:
-            raise TinyhloError(f"cannot write {error.filename}: {error.strerror}") from error
+        for place, made in ((path, "library"), (header, header.name)):
+            with writing(place) as file:
+                file.write((folder / made).read_bytes())
     return header
 
 
@@ -203,6 +202,8 @@ def check(module: Module, compiled: Compiled, path: Path) -> None:
     """Raises TinyhloError for what cannot become a library."""
     if not path.name or path.is_dir():
         raise TinyhloError(f"cannot write {path}: it is a folder; name the library's file")
+    if path.suffix == ".h":
+        raise TinyhloError(f"cannot write {path}: that is the header's name; name the library's")
     if sys.platform != "linux":
         raise TinyhloError(f"cannot link {path}: this version links libraries on Linux alone")
     if compiled.source:

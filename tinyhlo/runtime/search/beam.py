@@ -47,7 +47,7 @@ def search(kernels: Mapping[Kernel, float], target: Target, config: Config) -> d
     """A schedule for each kernel, given how often each runs; with a beam of 0 only what is known.
     Says on stderr what it finds.
 
-    Raises TinyhloError when the file of schedules cannot be read or written."""
+    Raises TinyhloError when the file of schedules cannot be read."""
     known = Schedules(schedules_file(config), needed=not config.beam)
     result: dict[Kernel, Found] = {}
     for number, (kernel, runs) in enumerate(kernels.items(), 1):

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from tinyhlo.codegen.moves.heuristics import OFTEN
-from tinyhlo.errors import TinyhloError
+from tinyhlo.errors import CannotWrite, TinyhloError
 from tinyhlo.ir.graph import Graph
 from tinyhlo.records import dataclass
 from tinyhlo.runtime.cache import key_of
@@ -76,7 +76,8 @@ class Schedules:
             raise TinyhloError(f"cannot read the schedules in {self.path}: {error}") from error
 
     def add(self, key: str, found: Found) -> None:
-        """Keep it, in the file too. Raises TinyhloError when that cannot be written."""
+        """Keep it, in the file too. Where that cannot be written, this process has it alone, which
+        is said once."""
         self.found[key] = found
         line = "\n" * self.cut_off + json.dumps({"key": key, **asdict(found)})
         self.cut_off = False
@@ -85,7 +86,17 @@ class Schedules:
             with self.path.open("a") as file:
                 file.write(line + "\n")
         except OSError as error:
-            raise TinyhloError(f"cannot write schedules to {self.path}: {error}") from error
+            say_lost(self.path, error.strerror or str(error))
+
+
+def check_writable(path: Path) -> None:
+    """Raises CannotWrite where schedules cannot be added to a file."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a"):
+            pass
+    except OSError as error:
+        raise CannotWrite(f"cannot write schedules to {path}: {error.strerror}") from error
 
 
 def read(line: str) -> tuple[str, Found]:
@@ -111,6 +122,15 @@ def say_passed_over(path: Path, numbers: tuple[int, ...]) -> None:
     shown = ", ".join(map(str, numbers[:SHOWN])) + (", ..." if numbers[SHOWN:] else "")
     print(
         f"tinyhlo: {path}: no schedules of this version, passed over: line {shown}",
+        file=sys.stderr,
+    )
+
+
+@cache
+def say_lost(path: Path, reason: str) -> None:
+    """Say once that a search will have to be made again."""
+    print(
+        f"tinyhlo: cannot write schedules to {path}: {reason}; what is found serves this process",
         file=sys.stderr,
     )
 

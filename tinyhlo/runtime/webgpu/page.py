@@ -11,7 +11,8 @@ import json
 from pathlib import Path
 
 from tinyhlo.codegen.wgsl.plan import Plan, plan_of
-from tinyhlo.errors import TinyhloError, UnsupportedItem, UnsupportedOp
+from tinyhlo.errors import CannotWrite, UnsupportedItem, UnsupportedOp
+from tinyhlo.files import writing
 from tinyhlo.runtime.library import REGISTRY
 from tinyhlo.runtime.webgpu.device import BROWSER
 from tinyhlo.schedule.program import Kernel, Program
@@ -22,7 +23,7 @@ HINT = "a browser has no function of that name: LAPACK and Python are on the hos
 
 
 def write_page(program: Program, name: str, folder: Path) -> list[Path]:
-    """The files written. Raises UnsupportedOp for what browsers cannot compute, TinyhloError for a
+    """The files written. Raises UnsupportedOp for what browsers cannot compute, CannotWrite for a
     folder that cannot be written."""
     plan = plan_of(program, BROWSER, REGISTRY)
     if plan.calls:
@@ -30,11 +31,13 @@ def write_page(program: Program, name: str, folder: Path) -> list[Path]:
     script, weights, page = (folder / f for f in (f"{name}.js", f"{name}.bin", "index.html"))
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        places = write_weights(plan, weights)
-        script.write_text(module_text(plan, places, weights.name))
-        page.write_text(page_text(name, script.name), "utf-8")
     except OSError as error:
-        raise TinyhloError(f"cannot write {error.filename}: {error.strerror}") from error
+        raise CannotWrite(f"cannot write {folder}: {error.strerror}") from error
+    places = write_weights(plan, weights)
+    texts = {script: module_text(plan, places, weights.name), page: page_text(name, script.name)}
+    for path, text in texts.items():
+        with writing(path) as file:
+            file.write(text.encode())
     return [page, script, weights]
 
 
@@ -46,7 +49,7 @@ def refused(kernel: Kernel) -> UnsupportedItem:
 def write_weights(plan: Plan, path: Path) -> list[int]:
     """The constants of a plan one after another, and the byte at which each begins."""
     places: list[int] = []
-    with path.open("wb") as file:
+    with writing(path) as file:
         for value in plan.constants:
             file.write(bytes(-file.tell() % ALIGNMENT))
             places.append(file.tell())
