@@ -44,7 +44,7 @@ class Quotient:
 
     dividend: Index
     divisor: int
-    bounds: Bounds = field(compare=False)
+    bounds: Bounds = field(compare=False)  # those of the others decide them
 
     def __str__(self) -> str:
         return f"({self.dividend})//{self.divisor}"
@@ -65,10 +65,11 @@ class Remainder:
 @dataclass(frozen=True, slots=True)
 class Data:
     """An integer value computed by the program itself (`value` is a codegen expression), known
-    to lie within `bounds`."""
+    to lie within `bounds`. The same value within others is another atom: expressions that are
+    equal are one, in all kernels of a process, and ranges decide what becomes of them."""
 
     value: Any
-    bounds: Bounds = field(compare=False)
+    bounds: Bounds
 
     def __str__(self) -> str:
         return f"[{self.value}]"

@@ -33,8 +33,7 @@ from tinyhlo.records import dataclass
 
 UNKNOWN: Indices = (Index(-1, ()),)  # an index that is data
 INNER = "q"  # begins the names of variables of reduces inside, each of which has its own
-# Every value that stops at a reshape asks how it regroups the same indices; none of them is data,
-# whose bounds are not part of an index.
+# Every value that stops at a reshape asks how it regroups the same indices.
 regrouped = lru_cache(maxsize=4096)(reshape_index)
 
 
