@@ -414,12 +414,34 @@ def test_operands_that_are_packed_first(
 
 
 def test_few_columns_are_written_by_vectors_along_the_rows() -> None:
-    x, w = build.param(0, (2, 16, 16, 16), F32), build.param(1, (3, 3, 16, 3), F32)
+    x, w = build.param(0, (2, 16, 16, 16), F32), build.param(1, (3, 3, 16, 6), F32)
     graph = Graph((x.type, w.type), (build.elementwise(Op.SIN, convolution(x, w, 1, 1)),))
     compare(graph, tolerance=1e-4)
     loops = lower_contraction(Kernel("kernel", graph), AVX2, Moves())
     assert loops is not None and "tile 8x" in loops.moves[-1]
-    assert "for r in" in str(loops).split("for lane in 3")[-1]
+    assert "for r in" in str(loops).split("for lane in 6")[-1]
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("co", [2, 3, 5])
+@pytest.mark.parametrize("ci", [3, 16, 37])
+def test_few_channels_of_windows_are_rows(ci: int, co: int, stride: int) -> None:
+    """Places are columns: the image is turned as it is staged, by whole vectors of channels."""
+    x, w = build.param(0, (2, 19, 45, ci), F32), build.param(1, (3, 3, ci, co), F32)
+    graph = Graph((x.type, w.type), (build.elementwise(Op.SIN, convolution(x, w, 1, stride)),))
+    compare(graph, tiled=co > 2, tolerance=1e-4)
+    if co > 2:
+        loops = lower_contraction(Kernel("kernel", graph), AVX2, Moves())
+        assert loops is not None and (f"tile {co}x" in loops.moves[-1]) == (stride == 1)
+        assert ("for block in 6" in str(loops)) == (ci >= 8 and stride == 1)
+
+
+@pytest.mark.parametrize("co", [1, 2, 3])
+def test_few_channels_of_images_that_lie_by_channels(co: int) -> None:
+    x, w = build.param(0, (2, 8, 19, 45), F32), build.param(1, (3, 3, 8, co), F32)
+    image = build.permute(x, (0, 2, 3, 1))
+    total = build.permute(convolution(image, w, 0, 1), (0, 3, 1, 2))
+    compare(Graph((x.type, w.type), (total,)), tiled=co > 1)
 
 
 @pytest.mark.parametrize("channels", [2, 3, 4])

@@ -20,10 +20,12 @@ from tinyhlo.ir.contraction import Contraction, find_contraction
 from tinyhlo.ir.graph import Graph, MultiReduce, Node, Permute, Reduce, Shape
 from tinyhlo.ir.index import ZERO, Index, axis_variables, index, point_of
 from tinyhlo.ir.transform import find_transform
+from tinyhlo.numbers import round_up
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.program import Kernel
 
 NARROW, WIDE = 4, 16  # elements
+FEW_OF_WINDOWS = range(3, 6)  # columns; of fewer the general lowering takes the sums together
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -114,12 +116,26 @@ def find_layout(kernel: Kernel, node: Reduce, c: Contraction) -> Layout | None:
     if c.m and (not c.n or rank[c.m[-1]] > rank[c.n[-1]]):
         c = c.turned
     strides = operand_strides(lowering, c.left)
-    if c.m and c.n and strides[c.m[-1]] == 1 and is_narrow(c, rank):
+    narrow = strides[c.m[-1]] == 1 and is_narrow(c, rank) if c.m and c.n else False
+    if narrow or (c.m and c.n and is_window_of_few(c)):
         c = c.turned
         strides = operand_strides(lowering, c.left)
     k = tuple(sorted(c.k, key=lambda axis: -strides[axis]))
     by_row = not c.m or strides[c.m[-1]] != 1 or strides[k[-1]] == 1
     return Layout(replace(c, k=k), tuple(places), by_row, node.kept)
+
+
+def is_window_of_few(c: Contraction) -> bool:
+    """Whether windows of an image are multiplied by columns that would leave half of a vector
+    empty, and a row of the image would fill some: it is staged, so that its rows may be turned."""
+    row = c.left.shape[c.m[-1]]
+    fills = row >= WIDE and fills_vectors(row, WIDE)
+    return len(c.k) > 1 and c.extent(c.n) in FEW_OF_WINDOWS and fills
+
+
+def fills_vectors(extent: int, lanes: int) -> bool:
+    """Whether vectors over so many positions leave at most a quarter of their lanes empty."""
+    return 4 * extent >= 3 * round_up(extent, lanes)
 
 
 def is_narrow(c: Contraction, rank: Mapping[int, int]) -> bool:

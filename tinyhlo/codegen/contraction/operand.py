@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import prod
 
-from tinyhlo.codegen.contraction.cut import Positions
+from tinyhlo.codegen.contraction.cut import Positions, at_most
 from tinyhlo.codegen.contraction.layout import Layout, operand_strides
 from tinyhlo.codegen.expressions import Apply, Expression, Guard, Literal, Load, Memory, literal
 from tinyhlo.codegen.loops import Axis, Body, Loop, Store, nested
@@ -194,20 +194,45 @@ class Staged:
             loops.append(Var(f"b{axis}", self.extents[axis]))
             box[axis] = index(loops[-1])
         last = self.order[-1]
+        strides = operand_strides(lowering, self.source.node)
+        along = next((k for k, stride in enumerate(strides) if stride == 1), last)
+        fills = min(self.extents[last], self.extents[along]) >= lanes > 1
+        if along != last and self.phases == 1 and fills:
+            return self.turned(lowering, starts, box, loops, lanes, along)
         fastest = Var(f"b{last}", ceil_div(self.extents[last], self.phases))
         box[last] = index(fastest) * self.phases
         if self.phases > 1:
             loops.append(Var("phase", self.phases))
             box[last] = box[last] + index(loops[-1])
-        at = [start + offset for start, offset in zip(starts, box, strict=True)]
         inside = Condition(box[last], 0, self.extents[last])
-        guards = () if inside.always else (inside,)
-        value = lowering.value(self.source.node, at, guards)
-        value = biased(value, self.memory.dtype, self.bias)
+        body = (self.stored(lowering, starts, box, () if inside.always else (inside,)),)
+        return nested(loops, (vector_loop(fastest, body, lanes),))
+
+    def turned(
+        self, lowering: Lowering, starts: Sequence[Index], box: Sequence[Index],
+        loops: Sequence[Var], lanes: int, along: int,
+    ) -> Body:  # fmt: skip
+        """The same where memory lies along another axis: by vectors along that, as many side by
+        side, which the renderer turns in registers."""
+        last = self.order[-1]
+        block = Var("block", ceil_div(self.extents[last], lanes))
+        first = at_most(index(block) * lanes, self.extents[last] - lanes)
+        columns = [[*box[:last], first + lane, *box[last + 1 :]] for lane in range(lanes)]
+        stores = tuple(self.stored(lowering, starts, column, ()) for column in columns)
+        (fastest,) = (loop for loop in loops if box[along] == index(loop))
+        outer = [loop for loop in loops if loop is not fastest]
+        return nested([*outer, block], (vector_loop(fastest, stores, lanes),))
+
+    def stored(
+        self, lowering: Lowering, starts: Sequence[Index], box: Sequence[Index],
+        guards: tuple[Condition, ...],
+    ) -> Store:  # fmt: skip
+        """An element of the box, zero where the guards do not hold."""
+        at = [start + offset for start, offset in zip(starts, box, strict=True)]
+        value = biased(lowering.value(self.source.node, at, guards), self.memory.dtype, self.bias)
         if guards:
             value = Guard(guards, value, literal(0, self.memory.dtype))
-        body: Body = (Store(self.memory, self.element(box), value),)
-        return nested(loops, (vector_loop(fastest, body, lanes),))
+        return Store(self.memory, self.element(box), value)
 
 
 def stage(

@@ -32,6 +32,7 @@ from tinyhlo.numbers import ceil_div, round_up
 from tinyhlo.schedule.passes.depths import ROW_STEPS, STREAM_STEPS
 from tinyhlo.target import LINE_BYTES, Target
 
+FEWEST, FEWEST_OF_WINDOWS = 4, 2  # rows; fewer: the general lowering does better
 MIN_WORK = 1 << 12  # multiply-adds below which the general lowering is as good
 MOST_OVERLAP = 1.2  # of blocks of rows over all rows, rather than cutting columns
 FEWEST_LANES = 4  # of a vector that few columns fill
@@ -77,7 +78,8 @@ def plan_contraction(
     if form.of_matrices and not planner.fills_matrices():
         without = replace(target, matrices=())
         return plan_contraction(layout, dtype, without, left, right, computed, near, moves)
-    if m < 4 and not planner.streams:
+    windows = len(c.k) > 1 and planner.right is not Use.PACKED
+    if m < (FEWEST_OF_WINDOWS if windows else FEWEST) and not planner.streams:
         return None
     plan = planner.plan()
     moves.adopt(tried)

@@ -13,11 +13,10 @@ from math import prod
 
 from tinyhlo.codegen.contraction.cut import Cut
 from tinyhlo.codegen.contraction.form import Form
-from tinyhlo.codegen.contraction.layout import Layout
+from tinyhlo.codegen.contraction.layout import Layout, fills_vectors
 from tinyhlo.codegen.contraction.operand import Source, box_size
 from tinyhlo.codegen.contraction.plan import Use
 from tinyhlo.ir.dtypes import DType
-from tinyhlo.numbers import round_up
 from tinyhlo.schedule.passes.depths import STREAM_STEPS, STREAMED_ROWS
 from tinyhlo.target import LINE_BYTES, WAY_BYTES, Target
 
@@ -92,7 +91,7 @@ class Reading:
             return Use.PACKED
         fast = self.c.n[-1]
         extent = self.shape[fast]
-        if extent < self.lanes or 4 * extent < 3 * round_up(extent, self.lanes):
+        if extent < self.lanes or not fills_vectors(extent, self.lanes):
             return Use.PACKED
         memory = self.is_stored(source, self.form.right) and source.flat().coefficient(fast) == 1
         if self.reuse(source, self.c.n) >= REUSE:
