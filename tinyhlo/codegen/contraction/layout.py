@@ -116,7 +116,7 @@ def find_layout(kernel: Kernel, node: Reduce, c: Contraction) -> Layout | None:
     if c.m and (not c.n or rank[c.m[-1]] > rank[c.n[-1]]):
         c = c.turned
     strides = operand_strides(lowering, c.left)
-    narrow = strides[c.m[-1]] == 1 and is_narrow(c, rank) if c.m and c.n else False
+    narrow = c.m and c.n and strides[c.m[-1]] == 1 and is_narrow(c, rank)
     if narrow or (c.m and c.n and is_window_of_few(c)):
         c = c.turned
         strides = operand_strides(lowering, c.left)
