@@ -7,7 +7,8 @@ compiler          from end to end, as a list of stages: the rooms in their order
                   pjrt_plugin/, import_stablehlo/, ir/, schedule/, codegen/, runtime/, viewer/
 config            what users set; `devices` that there are, `errors` that users read
 target            what a device can do, as numbers
-cli               the command `tinyhlo`; `artifact`: programs from files, `check`: against XLA
+cli               the command `tinyhlo`, `arguments`: its arrays; `artifact`: programs from files,
+                  `check`: against XLA
 signature         arguments and results of a program; `report`: what is known of its kernels;
                   `placement`: which process of a job has which of its devices
 records           dataclasses that are made sooner; `numbers`: arithmetic of sizes, `once`: what a
