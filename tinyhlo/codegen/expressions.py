@@ -23,6 +23,7 @@ from tinyhlo.codegen.folding import fits, fold
 from tinyhlo.ir import meaning
 from tinyhlo.ir.dtypes import BOOL, DType
 from tinyhlo.ir.index import (
+    Atom,
     Condition,
     Data,
     Index,
@@ -285,6 +286,10 @@ def index_free(index: Index) -> frozenset[Name]:
             case Data(value=value):
                 names = names | value.free
     return names
+
+
+def atom_free(atom: Atom) -> frozenset[Name]:
+    return frozenset((atom,)) if type(atom) is Var else index_free(Index(0, ((atom, 1),)))
 
 
 def index_loads(index: Index) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tinyhlo.codegen.expressions import Expression, Guard, Literal, Load, index_free
+from tinyhlo.codegen.expressions import Expression, Guard, Literal, Load, atom_free, index_free
 from tinyhlo.codegen.llvm import indices
 from tinyhlo.codegen.llvm.types import lanes_type, literal_text, scalar_type, splat, value_type
 from tinyhlo.codegen.scopes import Value
@@ -112,7 +112,7 @@ def some_lane_holds(v: Values, condition: Condition) -> str | None:
 def is_affine(v: Values, index: Index) -> bool:
     """Whether lanes differ by the vector variable alone."""
     atoms = [atom for atom, _ in index.terms]
-    return not any(v.is_varying(indices.atom_free(a)) for a in atoms if not isinstance(a, Var))
+    return not any(v.is_varying(atom_free(a)) for a in atoms if not isinstance(a, Var))
 
 
 def varying_guard(v: Values, e: Guard) -> Value:

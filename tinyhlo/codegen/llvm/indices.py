@@ -12,7 +12,7 @@ from tinyhlo.codegen.expressions import (
     Expression,
     Literal,
     Load,
-    Name,
+    atom_free,
     index_free,
     index_loads,
 )
@@ -24,10 +24,6 @@ from tinyhlo.ir.ops import Op
 
 if TYPE_CHECKING:
     from tinyhlo.codegen.llvm.values import Values
-
-
-def atom_free(atom: Atom) -> frozenset[Name]:
-    return frozenset((atom,)) if type(atom) is Var else index_free(Index(0, ((atom, 1),)))
 
 
 def scalar(v: Values, index: Index) -> str:

@@ -21,6 +21,7 @@ from tinyhlo.codegen.expressions import (
     Load,
     Memory,
     Name,
+    atom_free,
     has_registers,
     in_rows,
     index_free,
@@ -30,7 +31,7 @@ from tinyhlo.codegen.moves.basic import stores_alone
 from tinyhlo.codegen.moves.work import cost, work
 from tinyhlo.codegen.tables import table_of
 from tinyhlo.codegen.walks import operands, parts, walk
-from tinyhlo.ir.index import Atom, Data, Index, Var
+from tinyhlo.ir.index import Data, Index, Var
 from tinyhlo.numbers import ceil_div
 from tinyhlo.records import dataclass
 from tinyhlo.target import NEAR, WAY_BYTES, Target
@@ -348,11 +349,7 @@ def access(memory: Memory, where: Index, var: Var, result: Score, written: bool 
 
 def is_table(memory: Memory, where: Index, var: Var, target: Target) -> bool:
     """Whether an instruction takes what neighbours read from registers."""
-
-    def differs(atom: Atom) -> bool:
-        return var in index_free(Index(0, ((atom, 1),)))
-
-    return table_of(memory, where, differs, target) is not None
+    return table_of(memory, where, lambda atom: var in atom_free(atom), target) is not None
 
 
 def expression(value: Expression, var: Var, result: Score) -> None:
