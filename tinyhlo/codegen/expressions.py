@@ -74,8 +74,7 @@ class _Interning(type):
         key = (cls, *fields)
         found = _interned.get(key)
         if found is None:
-            found = super().__call__(*fields)
-            _interned.keep(key, found)
+            found = _interned.keep(key, super().__call__(*fields))
         return found
 
 

@@ -403,8 +403,7 @@ def intern(cls: type[N], type_: TensorType, inputs: tuple[Node, ...], *fields: A
     key = (cls, type_, *map(id, inputs), *map(_field_key, fields))
     found = _interned.get(key)
     if found is None:
-        found = cls(type_, inputs, *fields)
-        _interned.keep(key, found)
+        found = _interned.keep(key, cls(type_, inputs, *fields))
     return found  # type: ignore[return-value]
 
 

@@ -1,8 +1,8 @@
 """Objects by what they are made of, as long as somebody else holds them.
 
     nodes = Interned[Node]()
-    nodes.get(key)            # the node, or None where there is none any more
-    nodes.keep(key, node)
+    nodes.get(key)               # the node, or None where there is none any more
+    node = nodes.keep(key, node) # what another thread has kept meanwhile, if one has
 
 What weakref.WeakValueDictionary does, with a third of its time for each look: one is made for every
 node and every expression.
@@ -25,8 +25,6 @@ class Reference(ref[T]):
 
 
 class Interned(Generic[T]):
-    """Of two threads that make one object at a time, each may have its own."""
-
     def __init__(self) -> None:
         self.references: dict[Hashable, Reference[T]] = {}
         references = self.references
@@ -41,7 +39,12 @@ class Interned(Generic[T]):
         found = self.references.get(key)
         return None if found is None else found()
 
-    def keep(self, key: Hashable, value: T) -> None:
+    def keep(self, key: Hashable, value: T) -> T:
         reference = Reference(value, self.forget)
         reference.key = key
-        self.references[key] = reference
+        while True:
+            kept = self.references.setdefault(key, reference)  # one step, whatever threads do
+            found = value if kept is reference else kept()
+            if found is not None:
+                return found
+            self.forget(kept)

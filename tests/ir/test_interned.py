@@ -1,0 +1,30 @@
+"""One object for each key, whatever threads do."""
+
+from __future__ import annotations
+
+import gc
+
+from tinyhlo.ir.interned import Interned
+
+
+class Thing:
+    pass
+
+
+def test_the_first_to_keep_an_object_wins() -> None:
+    """Two threads that found none may both have made one: whoever looks for an expression by what
+    it is must find the one that the other has put into a table."""
+    things, first = Interned[Thing](), Thing()
+    assert things.get("key") is None
+    assert things.keep("key", first) is first
+    assert things.keep("key", Thing()) is first
+    assert things.get("key") is first
+
+
+def test_what_nobody_holds_is_made_anew() -> None:
+    things = Interned[Thing]()
+    things.keep("key", Thing())
+    gc.collect()
+    second = Thing()
+    assert things.get("key") is None and things.keep("key", second) is second
+    assert things.get("key") is second and len(things.references) == 1
