@@ -61,7 +61,7 @@ def staged(source: bytes) -> Row:
             break
     program = forms["schedule"]
     kernels = kernels_of(program.body)  # type: ignore[attr-defined]
-    libraries = bind_libraries(kernels)
+    libraries = bind_libraries(kernels, target)
     texts: list[str] = []
     _, last = render_program(
         program,  # type: ignore[arg-type]

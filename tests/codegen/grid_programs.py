@@ -393,7 +393,7 @@ def code_of(program: Program, target: Target) -> DeviceCode:
     module = module_of(program)
     plan = schedule(simplify(module.graph), module.name, module.aliases, target)
     plan, residents = gathered(plan, target)
-    kernels = [k for k in kernels_of(plan.body) if library_call_of(k, (), target) is None]
+    kernels = [k for k in kernels_of(plan.body) if library_call_of(k, target) is None]
     return device_code(kernels, target, residents)
 
 
@@ -427,10 +427,12 @@ def check(program: Program, name: str, target: Target) -> None:
 
 
 def targets_of(name: str) -> dict[str, Target]:
-    """As it is, and as a device with many units, without vectors, whose memory would be apart."""
+    """As it is, and as a device with many units, without vectors, whose memory would be apart (of
+    WebGPU no device says so)."""
     own = device_target(Config(device=name))
     assert own is not None
-    many = replace(own, features=own.features.replace(PROCESSOR, APART), threads=64)
+    apart = "" if name == "WEBGPU" else APART
+    many = replace(own, features=own.features.replace(PROCESSOR, apart), threads=64)
     return {"own": own, "many units": many}
 
 

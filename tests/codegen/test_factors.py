@@ -40,7 +40,7 @@ def kernels(program: Program, target: Target) -> list[Kernel]:
 
 def of_the_host(program: Program, target: Target) -> list[str]:
     """LAPACK's functions that the host calls."""
-    calls = (library_call_of(kernel, (), target) for kernel in kernels(program, target))
+    calls = (library_call_of(kernel, target) for kernel in kernels(program, target))
     return [call.target for call in calls if call]
 
 

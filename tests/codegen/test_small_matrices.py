@@ -17,7 +17,17 @@ from tinyhlo.ir.graph import Graph, Node, TensorType
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.schedule.program import Kernel
 
-SIZES = [(1, 1), (1, 2), (3, 3), (37, 3), (16, 4), (50, 8), (7, 16)]  # batch, rows
+SIZES = [
+    (1, 1),
+    (1, 2),
+    (3, 3),
+    (37, 3),
+    (16, 4),
+    (50, 8),
+    (7, 16),
+    (35, 23),
+    (32, 32),
+]  # batch, rows
 DIGITS = {F32: 2e-5, F64: 1e-13}
 
 
@@ -43,7 +53,7 @@ def cholesky_graph(batch: int, rows: int, dtype: DType, triangle: str) -> Graph:
 
 def compare(graph: Graph, *inputs: np.ndarray, in_place: bool = False) -> list[np.ndarray]:
     """The kernel is loops, and gives what LAPACK gives."""
-    assert library_call_of(Kernel("kernel", graph)) is None
+    assert library_call_of(Kernel("kernel", graph), TARGET) is None
     got = run_kernel(graph, *inputs, in_place=((0, len(inputs) - 1),) if in_place else ())
     for mine, other in zip(got, run_graph(graph, list(inputs)), strict=True):
         if mine.dtype == np.int32:
@@ -109,14 +119,16 @@ def check_vectors(a: np.ndarray, values: np.ndarray, vectors: np.ndarray) -> Non
     np.testing.assert_allclose(v.swapaxes(1, 2) @ v, unit, atol=digits)
 
 
-@pytest.mark.parametrize(("batch", "rows"), [(4, 1), (9, 2), (37, 3), (5, 4), (100, 5), (20, 8)])
+@pytest.mark.parametrize(
+    ("batch", "rows"), [(4, 1), (9, 2), (37, 3), (5, 4), (100, 5), (20, 8), (35, 13)]
+)
 @pytest.mark.parametrize("dtype", [F32, F64], ids=str)
 @pytest.mark.parametrize("triangle", "LU")
 @pytest.mark.parametrize("in_place", [False, True])
 def test_eigenvalues(batch: int, rows: int, dtype: DType, triangle: str, in_place: bool) -> None:
     """LAPACK's; vectors may have another sign. Nothing but one triangle is read."""
     graph, full = eigen_graph(batch, rows, dtype, triangle), symmetric(batch, rows, dtype)
-    assert library_call_of(Kernel("kernel", graph)) is None
+    assert library_call_of(Kernel("kernel", graph), TARGET) is None
     ones = np.ones((rows, rows), bool)  # column-major: of the lower triangle, the upper one
     a = full.copy()
     a[:, np.tril(ones, -1) if triangle == "L" else np.triu(ones, 1)] = np.nan
@@ -134,36 +146,50 @@ def test_eigenvalues_alone() -> None:
     np.testing.assert_allclose(values, np.linalg.eigvalsh(a), atol=2e-5)
 
 
-def test_eigenvalues_of_matrices_that_are_hard() -> None:
+@pytest.mark.parametrize(("batch", "rows"), [(8, 8), (32, 16)])
+def test_eigenvalues_of_matrices_that_are_hard(batch: int, rows: int) -> None:
     """Equal ones, zeros, numbers of all sizes; those of a matrix with NaN are NaN."""
-    turn = np.linalg.qr(matrices(8, 8, 8, F64))[0]
+    turn, graph = (
+        np.linalg.qr(matrices(batch, rows, rows, F64))[0],
+        eigen_graph(batch, rows, F64, "L"),
+    )
 
     def of(*values: float) -> np.ndarray:
-        return (turn * np.array(values)) @ turn.swapaxes(1, 2)
+        return (turn * np.resize(values, rows)) @ turn.swapaxes(1, 2)
 
-    sizes = 10.0 ** np.arange(8)
+    sizes, random = 10.0 ** np.linspace(0, 7, rows), symmetric(batch, rows, F64)
     kinds = {
-        "zero": np.zeros((8, 8, 8)),
-        "diagonal": np.broadcast_to(np.diag([3.0, 1, 2, 2, 5, 4, 4, -1]), (8, 8, 8)),
-        "equal": of(*[1.0] * 8),
-        "two": of(-1, 1, -1, 1, -1, 1, -1, 1),
-        "one": of(0, 0, 0, 0, 0, 0, 0, 7),
-        "graded": of(*10.0 ** -(2.0 * np.arange(8))),
-        "scaled": symmetric(8, 8, F64) * sizes * sizes[:, None],
-        "large": symmetric(8, 8, F64) * 1e300,
-        "small": symmetric(8, 8, F64) * 1e-300,
+        "zero": np.zeros_like(turn),
+        "diagonal": np.zeros_like(turn) + np.diag(np.resize([3.0, 1, 2, 2, 5, 4, 4, -1], rows)),
+        "equal": of(1.0),
+        "two": of(-1, 1),
+        "one": of(*[0.0] * (rows - 1), 7),
+        "graded": of(*sizes**-2),
+        "scaled": random * sizes * sizes[:, None],
+        "large": random * 1e300,
+        "small": random * 1e-300,
     }
     for name, kind in kinds.items():
         a = (kind + kind.swapaxes(1, 2)) / 2
-        vectors, values, _ = run_kernel(eigen_graph(8, 8, F64, "L"), a)
+        vectors, values, _ = run_kernel(graph, a)
         expected = np.linalg.eigvalsh(a)
         limit = 1e-14 * np.abs(expected).max()
         np.testing.assert_allclose(values, expected, rtol=0, atol=limit, err_msg=name)
         check_vectors(a, values, vectors.swapaxes(1, 2))
-    a = symmetric(8, 8, F64)
-    a[3, 7, 7] = np.nan
-    values = run_kernel(eigen_graph(8, 8, F64, "L"), a)[1]
+    random[3, -1, -1] = np.nan
+    values = run_kernel(graph, random)[1]
     assert np.isnan(values[3]).all() and np.isfinite(np.delete(values, 3, 0)).all()
+
+
+def test_what_is_done_with_a_matrix_does_not_depend_on_others() -> None:
+    """Sweeps end when nothing was turned in any lane."""
+    a = symmetric(32, 9, F32)
+    a[1::2] = np.diag(np.arange(9))
+    graph = eigen_graph(32, 9, F32, "L")
+    first = run_kernel(graph, a)
+    second = run_kernel(graph, np.roll(a, 5, 0) * np.float32(1))
+    for mine, other in zip(first, second, strict=True):
+        assert np.array_equal(np.roll(mine, 5, 0), other)
 
 
 def solve_graph(batch: int, rows: int, columns: int, dtype: DType, **options: str) -> Graph:
@@ -192,16 +218,40 @@ def test_triangular_solve(batch: int, rows: int, columns: int, options: tuple[st
     compare(graph, a, b, in_place=True)
 
 
+@pytest.mark.parametrize("size", [1e-42, 1e-38, 1e-20, 1e20, 1e38])
+def test_what_is_divided_by_may_have_any_size(size: float) -> None:
+    """Inverses of the smallest numbers overflow, those of the largest are denormal."""
+    rng = np.random.default_rng(0)
+    t = np.tril(rng.uniform(0.5, 1, (9, 5, 5)), -1) * 0.1 + np.eye(5)
+    t[:, 2], t[:, 2, 2] = 0, size
+    b = rng.uniform(0.5, 1, (9, 2, 5)) * [1, 1, size, 1, 1]
+    options = {"side": "L", "uplo": "L", "trans_x": "N", "diag": "N"}
+    a, b = t.swapaxes(1, 2).astype("f4"), b.astype("f4")
+    (x,) = run_kernel(solve_graph(9, 5, 2, F32, **options), a, b)
+    expected = np.linalg.solve(a.swapaxes(1, 2).astype("f8"), b.swapaxes(1, 2).astype("f8"))
+    np.testing.assert_allclose(x, expected.swapaxes(1, 2), rtol=1e-5)
+    square = (rng.uniform(0.5, 1, (9, 5, 5)) + 2 * np.eye(5)) * size
+    square = square.astype("f4")
+    factors, pivots, failed = run_kernel(lu_graph(9, 5, F32), square)
+    assert not failed.any() and (pivots == np.arange(1, 6)).all()
+    factors = factors.swapaxes(1, 2).astype("f8")
+    product_ = (np.tril(factors, -1) + np.eye(5)) @ np.triu(factors)
+    np.testing.assert_allclose(product_, square.swapaxes(1, 2), rtol=1e-2 if size < 1e-40 else 1e-5)
+
+
 def test_large_matrices_and_many_sides_are_calls() -> None:
     options = {"side": "L", "uplo": "L", "trans_x": "N", "diag": "N"}
     for graph in (
-        lu_graph(100, 17, F32),
+        lu_graph(100, 65, F32),
+        lu_graph(100, 33, F64),
+        lu_graph(31, 17, F32),
         lu_graph(1, 9, F32),
-        solve_graph(100, 8, 17, F32, **options),
-        eigen_graph(100, 9, F32, "L"),
+        solve_graph(100, 8, 97, F32, **options),
+        eigen_graph(100, 25, F32, "L"),
+        eigen_graph(20, 9, F32, "L"),
         eigen_graph(3, 3, F32, "L"),
     ):
-        assert library_call_of(Kernel("kernel", graph)) is not None
+        assert library_call_of(Kernel("kernel", graph), TARGET) is not None
 
 
 def test_groups_run_in_parallel_where_there_is_work() -> None:

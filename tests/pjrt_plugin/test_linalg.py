@@ -12,6 +12,9 @@ import pytest
 import scipy.linalg
 from jax import lax
 
+from tinyhlo.import_stablehlo import import_module
+from tinyhlo.ir.graph import Elementwise
+from tinyhlo.ir.simplify import simplify
 from tinyhlo.runtime import blas, core
 
 DTYPES = ["float32", "float64", "complex64", "complex128"]
@@ -114,6 +117,19 @@ def test_factorisations(tiny: jax.Device, shape: tuple[int, ...], dtype: str) ->
 
     for product in on(tiny, all_of_them, a):
         close(product, a, dtype)
+
+
+def test_factors_are_not_chosen_by_what_is_known() -> None:
+    """JAX asks whether LAPACK has complained of its arguments, which it cannot here."""
+
+    def factors(a: jax.Array) -> jax.Array:
+        return lax.linalg.lu(a)[0]
+
+    traced = jax.jit(factors).trace(matrix((5, 4, 4), "float32"))
+    text = traced.lower(lowering_platforms=("tiny",)).as_text()
+    assert "stablehlo.select" in text
+    graph = simplify(import_module(text).graph)
+    assert not any(isinstance(node, Elementwise) for node in graph.nodes())
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

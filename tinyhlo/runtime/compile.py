@@ -70,7 +70,7 @@ def compile_program(program: Program, target: Target, config: Config) -> Compile
     Raises UnsupportedOp, naming every kernel that cannot be compiled.
     """
     kernels = kernels_of(program.body)
-    libraries = bind_libraries(kernels)
+    libraries = bind_libraries(kernels, target)
     counters, first, probe = profile_of(kernels, config)
     own = {kernel: runs for kernel, runs in kernels.items() if kernel not in libraries}
     found = schedules_of(own, target, config)
@@ -159,9 +159,7 @@ def profile_of(
     return counters, first, probes.__getitem__
 
 
-def bind_libraries(
-    kernels: Iterable[Kernel], target: Target | None = None
-) -> dict[Kernel, Library]:
-    """The descriptors of the kernels that are library calls, on a device beside the host too."""
-    calls = ((kernel, library_call_of(kernel, REGISTRY, target)) for kernel in kernels)
+def bind_libraries(kernels: Iterable[Kernel], target: Target) -> dict[Kernel, Library]:
+    """The descriptors of the kernels that are library calls."""
+    calls = ((kernel, library_call_of(kernel, target, REGISTRY)) for kernel in kernels)
     return {kernel: bind(call) for kernel, call in calls if call is not None}

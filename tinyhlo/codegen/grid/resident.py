@@ -143,7 +143,7 @@ class Gather:
                 return all(self.is_small(s) for block in blocks for s in block)
 
     def is_short(self, kernel: Kernel) -> bool:
-        if library_call_of(kernel, self.users, self.target) is not None:
+        if library_call_of(kernel, self.target, self.users) is not None:
             return False
         program = lower(kernel, self.target)
         self.tables[kernel] = len(program.tables)

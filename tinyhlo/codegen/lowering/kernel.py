@@ -31,11 +31,10 @@ LOWERINGS: dict[type[Node], Callable[[Kernel, Target], LoopProgram]] = {
 
 
 def library_call_of(
-    kernel: Kernel, users: Container[str] = (), target: Target | None = None
+    kernel: Kernel, target: Target, users: Container[str] = ()
 ) -> LibraryCall | None:
     """The call that a kernel consists of, when it does; such a kernel has no loops of its own. What
-    a user has registered under one of `users` is called always. `target`: of a device beside the
-    host."""
+    a user has registered under one of `users` is called always."""
     if not (kernel.graph.results or kernel.graph.effects):  # a device's, which stands for several
         return None
     root = kernel.root
@@ -43,7 +42,7 @@ def library_call_of(
         return None
     if root.target in users:
         return root
-    has_loops = is_small(root) or (target is not None and is_worked_on(root, target))
+    has_loops = is_small(root, target) or is_worked_on(root, target)
     return None if has_loops else root
 
 

@@ -1,6 +1,7 @@
 """LAPACK's factorisations and solutions of many small matrices, one matrix a vector lane.
 
-`lower.py` says which calls and how a group of matrices is read and written, `algorithms.py` what is
-done with them in scratch, `householder.py` how they become orthogonal and triangular ones,
-`eigenvalues.py` and `singular.py` how those are found there, by the steps of `rotations.py`.
+`lower.py` says which calls, `group.py` how a group of `matrices.py` comes to scratch and back.
+There, by `blocks.py`, `elimination.py` finds triangular factors and solves by them, and `lu.py`
+those of any matrix; `householder.py` finds orthogonal ones, `eigenvalues.py` and `singular.py`
+what their names say, by the steps of `rotations.py`.
 """

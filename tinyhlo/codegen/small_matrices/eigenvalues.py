@@ -13,13 +13,15 @@ from __future__ import annotations
 
 from tinyhlo.codegen.expressions import Expression, Read, literal, where
 from tinyhlo.codegen.loops import Axis, Body, Declare, Loop, nested
-from tinyhlo.codegen.small_matrices.algorithms import COLUMN, Matrices, absolute, identity
+from tinyhlo.codegen.small_matrices.matrices import COLUMN, Matrices, absolute, identity
 from tinyhlo.codegen.small_matrices.rotations import (
     COSINE,
     SINE,
     cosine,
     exchanged,
+    moved,
     pairs,
+    settled,
     tangent,
     turned,
 )
@@ -28,12 +30,12 @@ from tinyhlo.records import dataclass
 
 SWEEPS = 2  # and one a row: float64 matrices of 8 rows, their numbers from 1 to 1e16, took 8
 NOTHING = 128.0  # an element is none that, times this, adds nothing to the two on the diagonal
-FIRST, SECOND = 2, 3  # more rows of `turn`
+FIRST, SECOND = 3, 4  # more rows of `turn`
 
 
 @dataclass(frozen=True, slots=True)
 class Eigenvalues:
-    """`a` is given by its lower triangle and becomes diagonal; `values` are a column. `turn` has 4
+    """`a` is given by its lower triangle and becomes diagonal; `values` are a column. `turn` has 5
     rows: a rotation, and what it makes of two elements of the diagonal."""
 
     a: Matrices
@@ -43,8 +45,7 @@ class Eigenvalues:
 
     def body(self) -> Body:
         a, i = self.a, Var("i", self.a.rows)
-        sweep = pairs(a.rows, self.rotation)
-        sweeps = (Loop(Var("sweep", a.rows + SWEEPS), Axis.ORDERED, sweep),) if sweep else ()
+        sweeps = settled(self.turn, pairs(a.rows, self.rotation), a.rows + SWEEPS)
         diagonal = self.values.store(index(i), COLUMN, a.load(index(i), index(i)))
         return (
             *(() if self.vectors is None else identity(self.vectors)),
@@ -78,6 +79,7 @@ class Eigenvalues:
         a, dtype = self.a, self.a.memory.dtype
         ratio, slope, along = (Read(name, dtype) for name in ("ratio", "tangent", "cosine"))
         corner, ends = a.load(q, p), (a.load(p, p), a.load(q, q))
+        nothing = adds_nothing(corner, ends)
         found = {
             COSINE: along,
             SINE: slope * along,
@@ -86,8 +88,9 @@ class Eigenvalues:
         }
         return a.each(
             Declare("ratio", (ends[1] * 0.5 - ends[0] * 0.5) / corner),
-            Declare("tangent", where(adds_nothing(corner, ends), self.number(0.0), tangent(ratio))),
+            Declare("tangent", where(nothing, self.number(0.0), tangent(ratio))),
             Declare("cosine", cosine(slope)),
+            moved(self.turn, nothing),
             *(self.turn.store(constant(row), COLUMN, value) for row, value in found.items()),
         )
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from tinyhlo.codegen.expressions import Expression, Read, literal, where
 from tinyhlo.codegen.loops import Accumulate, Assign, Axis, Body, Declare, Loop, nested
-from tinyhlo.codegen.small_matrices.algorithms import (
+from tinyhlo.codegen.small_matrices.matrices import (
     COLUMN,
     Matrices,
     absolute,

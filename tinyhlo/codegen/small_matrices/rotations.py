@@ -4,6 +4,7 @@
     tangent(ratio)                of the smaller angle t with t * t + 2 * ratio * t = 1
     turned(m, turn, k, p, q)      row k of columns p and q, by the cosine and the sine in `turn`
     exchanged(m, p, q, where)     two elements, in lanes where a condition holds
+    settled(turn, sweep, most)    sweeps until one has turned nothing
 
 Source: Golub and Van Loan, "Matrix Computations", section 8.5.
 """
@@ -12,13 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tinyhlo.codegen.expressions import Expression, Read, literal, where
-from tinyhlo.codegen.loops import Axis, Body, Declare, Loop
-from tinyhlo.codegen.small_matrices.algorithms import COLUMN, Matrices, absolute, below, root
-from tinyhlo.ir.dtypes import BOOL
-from tinyhlo.ir.index import Index, Var, constant, index
+from tinyhlo.codegen.expressions import Expression, Read, as_index, literal, where
+from tinyhlo.codegen.loops import Accumulate, Axis, Body, Declare, If, Loop, Store
+from tinyhlo.codegen.small_matrices.matrices import COLUMN, Matrices, absolute, below, root
+from tinyhlo.ir.dtypes import BOOL, I32
+from tinyhlo.ir.index import Condition, Index, Var, constant, index
+from tinyhlo.ir.ops import Op
 
-COSINE, SINE = range(2)  # rows of `turn`
+COSINE, SINE, MOVED = range(3)  # rows of `turn`
 
 Place = tuple[Index, Index]
 
@@ -63,3 +65,24 @@ def exchanged(m: Matrices, here: Place, there: Place, condition: Expression) -> 
         m.store(*here, where(wrong, y, x)),
         m.store(*there, where(wrong, x, y)),
     )
+
+
+def moved(turn: Matrices, nothing: Expression) -> Store:
+    """Keep in mind where there was something to turn."""
+    one, before = literal(1.0, turn.memory.dtype), turn.load(constant(MOVED), COLUMN)
+    return turn.store(constant(MOVED), COLUMN, where(nothing, before, one))
+
+
+def settled(turn: Matrices, sweep: Body, most: int) -> Body:
+    """Sweeps until one has turned nothing in any lane, or `most` of them. What is settled in a lane
+    stays as it is, so it does not matter what else is in the group."""
+    dtype, place = turn.memory.dtype, constant(MOVED)
+    flag = Accumulate("moved", Op.MAX, turn.load(place, COLUMN))
+    some = Condition(as_index(Read("moved", dtype).cast(I32), (0, 1)), 1, 2)
+    body = (
+        Declare("moved", literal(0.0, dtype)),
+        Loop(turn.lane, Axis.REDUCE, (flag,), turn.lane.extent),
+        If((some,), (turn.each(turn.store(place, COLUMN, literal(0.0, dtype))), *sweep)),
+    )
+    first = turn.each(turn.store(place, COLUMN, literal(1.0, dtype)))
+    return (first, Loop(Var("sweep", most), Axis.ORDERED, body)) if sweep else ()

@@ -18,7 +18,7 @@ import numpy as np
 
 from tinyhlo.codegen.expressions import Expression, Read, literal, where
 from tinyhlo.codegen.loops import Accumulate, Axis, Body, Declare, Loop, nested
-from tinyhlo.codegen.small_matrices.algorithms import (
+from tinyhlo.codegen.small_matrices.matrices import (
     COLUMN,
     Matrices,
     absolute,
@@ -31,7 +31,9 @@ from tinyhlo.codegen.small_matrices.rotations import (
     SINE,
     cosine,
     exchanged,
+    moved,
     pairs,
+    settled,
     tangent,
     turned,
 )
@@ -45,8 +47,8 @@ ORTHOGONAL = 2.0  # columns are, whose product is below so many units of that of
 
 @dataclass(frozen=True, slots=True)
 class SingularValues:
-    """`a` has no fewer rows than columns, and becomes B, scaled; `values` are a column, `turn` two
-    numbers. `scale` and `failed` (1: a number is not finite) are one."""
+    """`a` has no fewer rows than columns, and becomes B, scaled; `values` are a column,
+    `turn` 3 numbers. `scale` and `failed` (1: a number is not finite) are one."""
 
     a: Matrices
     values: Matrices
@@ -57,8 +59,7 @@ class SingularValues:
 
     def body(self) -> Body:
         columns, j = self.a.columns, Var("j", self.a.columns)
-        sweep = pairs(columns, self.rotation)
-        sweeps = (Loop(Var("sweep", columns + SWEEPS), Axis.ORDERED, sweep),) if sweep else ()
+        sweeps = settled(self.turn, pairs(columns, self.rotation), columns + SWEEPS)
         value = self.values.load(index(j), COLUMN) / self.scale.load(COLUMN, COLUMN)
         restore = self.values.each(self.values.store(index(j), COLUMN, value))
         return (
@@ -115,6 +116,7 @@ class SingularValues:
             Declare("ratio", (second * 0.5 - first * 0.5) / both),
             Declare("tangent", where(done, self.number(0.0), tangent(ratio))),
             Declare("cosine", cosine(slope)),
+            moved(self.turn, done),
             self.turn.store(constant(COSINE), COLUMN, along),
             self.turn.store(constant(SINE), COLUMN, slope * along),
         )

@@ -63,7 +63,8 @@ def custom_call(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> 
     if target not in ANNOTATIONS or len(inputs) != 1:
         walker = scope.walker
         once = walker.placement.is_shared and not walker.per_device and operation.effect
-        return (call_once if once else call_library)(target, operation, inputs, scope)
+        results = (call_once if once else call_library)(target, operation, inputs, scope)
+        return linalg.promised(target, results)
     if operation.operand_types != operation.types:
         raise UnsupportedError(NO_SHARDS)
     return inputs

@@ -9,6 +9,7 @@ upper one of its transpose, A X = B is the same as X' A' = B'.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,15 +20,17 @@ from tinyhlo.import_stablehlo.lifted.lifting import zeros
 from tinyhlo.import_stablehlo.memory import buffer_of, call_buffers, loaded
 from tinyhlo.import_stablehlo.records import Operation, ValueType
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, Value
-from tinyhlo.ir.build import ALIASES, broadcast, cast, iota, permute, where
+from tinyhlo.ir.build import ALIASES, broadcast, cast, elementwise, full, iota, permute, where
 from tinyhlo.ir.dtypes import BF16, F16, F32, F64, I32, DType
 from tinyhlo.ir.elements import C64, C128, PLANES, stored
 from tinyhlo.ir.graph import Node, TensorType
+from tinyhlo.ir.ops import Op
 from tinyhlo.runtime.targets import find
 
 PREFIXES = {F32: "s", F64: "d", C64: "c", C128: "z"}
 WIDER = {F16: F32, BF16: F32}  # LAPACK has no half precision
 SIGNATURE = "its operands and results are not of the types that this call has"
+GETRF = re.compile("lapack_[sdcz]getrf(_ffi)?")
 NO_FORM = "linear algebra works on floats of 16, 32 and 64 bits and on complex numbers"
 
 
@@ -173,6 +176,21 @@ def lapack(
         attributes,
     )
     return [loaded(output, type_) for output, (_, type_) in zip(outputs, results, strict=True)]
+
+
+def promised(target: str, results: Sequence[Value]) -> Sequence[Value]:
+    """The results of a call, with what is known of them: an LU factorisation counts rows from 1,
+    and only arguments that are wrong in themselves would make the last result negative. So the
+    simplifier can answer JAX's question for it, and need not read the factors to choose them."""
+    if not GETRF.fullmatch(target) or len(results) != 3:
+        return results
+    factors, pivots, failed = results
+    return factors, at_least(1, pivots), at_least(0, failed)
+
+
+def at_least(low: int, numbers: Value) -> Value:
+    assert isinstance(numbers, Node)
+    return elementwise(Op.MAX, numbers, full(low, numbers.shape, numbers.dtype))
 
 
 def computed(type_: ValueType) -> TensorType:

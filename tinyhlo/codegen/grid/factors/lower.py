@@ -16,7 +16,7 @@ def lower_call(kernel: Kernel, target: Target) -> LoopProgram:
     """Matrices of a few rows are worked on one a lane."""
     call = kernel.root
     assert isinstance(call, LibraryCall)
-    if is_small(call):
+    if is_small(call, target):
         return lower_small_matrices(kernel, target)
     way = Cholesky if routine(call) == "potrf" else Triangles
     return way(kernel, call, target).program()
