@@ -57,6 +57,7 @@ DEPTH_PARTS = (8, 6, 4, 2)  # of a matrix that is read once: even shares for two
 MANY_PARTS = (16, 12, 10, 8)  # as many as threads, or even shares for few of them
 FEW_SUMS, PARTS_SUMS = 1 << 16, 1 << 19  # that all parts have, and together
 SUMS_SHARE = 8  # of a matrix's bytes: the most that the sums of all parts of its depth take
+ROWS_OF_BYTES = 128  # for which matrices of bytes are twice as deep, if one step does
 ROW_BYTES = 1 << 15  # of longer rows, pieces are read as fast
 ONE_TILE = 4  # rows that wait for memory alone: half as many of its rows are enough
 
@@ -314,8 +315,11 @@ class Planner:
     def most_depth(self) -> int:
         if self.streams:
             return self.stream_depth()
-        across = self.left is Use.STAGED and not self.layout.by_row
-        return ACROSS_DEPTH if across else MAX_DEPTH
+        if self.left is Use.STAGED and not self.layout.by_row:
+            return ACROSS_DEPTH
+        m, k, form = self.c.extent(self.c.m), self.c.extent(self.c.k), self.form
+        bytes_ = form.of_matrices and form.itemsize == 1 and m >= ROWS_OF_BYTES
+        return 2 * MAX_DEPTH if bytes_ and k <= 2 * MAX_DEPTH else MAX_DEPTH
 
     def stream_depth(self) -> int:
         """Rows of a matrix that is read once, side by side: of those that share sets of L1, as many
