@@ -78,16 +78,17 @@ def say_untimed(config: Config) -> None:
 
 
 def compile_for_cpu(source: bytes | str, config: Config, placement: Placement) -> Executable:
-    """By all stages, or from what an earlier process has stored."""
+    """By all stages, or from what an earlier process has stored, here or with the program."""
     place = saved.place_of(source, target_of(config), config, placement)
     found = saved.load(place) if place else None
+    found = found or saved.offered(source, target_of(config), config, placement)
     if found is not None:
         return found
     stages, executable = compile_stages(source, config, placement)
     if config.beam:  # a search has found schedules since
         place = saved.place_of(source, target_of(config), config, placement)
     if place and not stages.module.asked:
-        saved.store(place, executable, stages.compiled)
+        return saved.store(place, executable, stages.compiled)
     return executable
 
 

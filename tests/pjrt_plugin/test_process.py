@@ -46,6 +46,38 @@ def test_a_program_may_be_told_another_name(python: Python) -> None:
     assert printed == ["13.0", "gpu tiny gpu", "('tiny',) [[2.0, 0.0], [0.0, 3.0]]", "cpu"]
 
 
+def test_a_serialized_executable_brings_its_code(python: Python, tmp_path: Path) -> None:
+    """Another process, without a cache, compiles nothing; nor does the payload need its code."""
+    making = f"""
+        import pickle, jax, jax.numpy as jnp, numpy as np
+        from jax.experimental import serialize_executable
+        x = np.arange(12, dtype=np.float32).reshape(3, 4)
+        compiled = jax.jit(lambda x: jnp.sort(jnp.tanh(x @ x.T), axis=1)).lower(x).compile()
+        made = serialize_executable.serialize(compiled)
+        with open({str(tmp_path / "made")!r}, "wb") as file:
+            pickle.dump((*made, np.asarray(compiled(x))), file)
+        print(len(made[0]))
+    """
+    loading = f"""
+        import pickle, sys, jax, numpy as np
+        from jax.experimental import serialize_executable
+        with open({str(tmp_path / "made")!r}, "rb") as file:
+            *made, expected = pickle.load(file)
+        loaded = serialize_executable.deserialize_and_load(*made)
+        x = np.arange(12, dtype=np.float32).reshape(3, 4)
+        print(np.array_equal(loaded(x), expected), "tinyhlo.schedule" in sys.modules)
+        print(len(serialize_executable.serialize(loaded)[0]))
+    """
+    cached = {"TINYHLO_CACHE": "1", "TINYHLO_CACHE_DIR": str(tmp_path / "cache")}
+    bare = {"TINYHLO_CACHE": "0", "TINYHLO_VERIFY": "0"}
+    with_code = int(python(making, **bare | cached))
+    same, without_code = python(loading, **bare).splitlines()
+    assert same == "True False"
+    assert with_code > int(without_code) + 1000
+    assert int(python(making, **bare)) == int(without_code)
+    assert python(loading, **bare).splitlines()[0] == "True True"
+
+
 def test_buffers_may_die_while_an_exception_propagates(python: Python) -> None:
     program = """
         import jax, numpy as np

@@ -72,6 +72,33 @@ def test_another_target_is_another_program(tmp_path: Path) -> None:
     assert saved.load(place) is None
 
 
+def test_code_that_is_brought_along_is_taken_where_it_fits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By this program, for this processor, of this package; without a cache, too."""
+    kept, config = Config(cache_dir=str(tmp_path)), Config(cache=0)
+    first = compile_module(TEXT, kept)
+    file = Path(first.stored).read_bytes()
+    assert compile_module(TEXT, kept).stored == first.stored
+    compiles_nothing(monkeypatch)
+    with saved.offering(file):
+        second = compile_module(TEXT, config)
+        for mine, theirs in zip(second(X, W), first(X, W), strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+        assert not second.stored
+    others = {
+        "another program": (TEXT.replace("9.0", "9.5"), config, file),
+        "another processor": (TEXT, Config(cache=0, cpu="x86-64-v2"), file),
+        "stages that are seen": (TEXT, Config(cache=0, verify=1), file),
+        "damaged": (TEXT, config, file[:-1]),
+        "none": (TEXT, config, b""),
+    }
+    for name, (text, asked, code) in others.items():
+        with saved.offering(code), pytest.raises(AssertionError, match="compiled again"):
+            compile_module(text, asked)
+            pytest.fail(name)
+
+
 def test_a_damaged_entry_is_compiled_again(tmp_path: Path) -> None:
     config = Config(cache_dir=str(tmp_path))
     (expected, _) = compile_module(TEXT, config)(X, W)

@@ -13,6 +13,7 @@ import contextlib
 import ctypes
 import functools
 import hashlib
+import os
 import threading
 import traceback
 from collections.abc import Callable, Sequence
@@ -55,7 +56,7 @@ ARRAYS = [
     "donors",
     "constants",
 ]
-BYTES = ("program", "shown", "assignment", "options")  # with their lengths
+BYTES = ("program", "shown", "assignment", "options", "stored")  # with their lengths
 
 
 class Spec(ctypes.Structure):
@@ -224,6 +225,7 @@ def hand_over(
         "shown": shown_to_jax(executable.signature, program),
         "assignment": given.assignment,
         "options": option_bytes,
+        "stored": os.fsencode(executable.stored),
     }
     own = placement(given.devices).own(len(given.devices))
     arrays = arrays_of(executable, [given.devices[k] for k in own], own)
@@ -344,15 +346,29 @@ def _defect(error: BaseException) -> str:
     return f"{summary}{where}\nThis is a defect of tinyhlo; please report it."
 
 
+def brought(code: bytes) -> contextlib.AbstractContextManager[None]:
+    """Let what is compiled meanwhile be taken from code that a serialized executable brings."""
+    if not code:
+        return contextlib.nullcontext()
+    compiler()
+    from tinyhlo.runtime.saved import offering
+
+    return offering(code)
+
+
 def compile_to(
-    client: int, program: int, program_bytes: int, given: int, given_bytes: int, place: int
-) -> int:
-    """What C calls (python_compile in native/python.c): the program and its options are bytes at
-    addresses, and the address of the C executable is put at `place`."""
+    client: int, program: int, program_bytes: int, given: int, given_bytes: int, code: int,
+    code_bytes: int, place: int,
+) -> int:  # fmt: skip
+    """What C calls (python_compile in native/python.c): the program, its options and what code it
+    has brought along are bytes at addresses, and the address of the C executable is put at
+    `place`."""
     try:
-        code = ctypes.string_at(program, program_bytes)
+        source = ctypes.string_at(program, program_bytes)
         option_bytes = ctypes.string_at(given, given_bytes) if given_bytes else b""
-        made = hand_over(compile_program(code, option_bytes), client, code, option_bytes)
+        with brought(ctypes.string_at(code, code_bytes) if code_bytes else b""):
+            executable = compile_program(source, option_bytes)
+        made = hand_over(executable, client, source, option_bytes)
     except BaseException as error:
         status, text = status_of(error)
         core.set_error(status, text)

@@ -48,14 +48,12 @@ class Cache:
 
     def load(self, key: str) -> bytes | None:
         """The payload stored under `key`, or None."""
-        path = self._path(key)
+        path = self.path(key)
         try:
-            raw = path.read_bytes()
+            payload = payload_of(path.read_bytes())
         except OSError:
             return None
-        start = len(MAGIC) + DIGEST_BYTES
-        payload = raw[start:]
-        if raw[:start] != MAGIC + hashlib.sha256(payload).digest():
+        if payload is None:
             with contextlib.suppress(OSError):
                 path.unlink()
             return None
@@ -65,7 +63,7 @@ class Cache:
 
     def store(self, key: str, payload: bytes) -> bool:
         """Keep `payload`; False when the folder cannot be written."""
-        path = self._path(key)
+        path = self.path(key)
         temporary = ""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -98,8 +96,15 @@ class Cache:
                 path.unlink(missing_ok=True)
                 total -= size
 
-    def _path(self, key: str) -> Path:
+    def path(self, key: str) -> Path:
         return self.folder / key[:2] / key
+
+
+def payload_of(raw: bytes) -> bytes | None:
+    """What a file of a cache holds; None where it is damaged."""
+    start = len(MAGIC) + DIGEST_BYTES
+    payload = raw[start:]
+    return payload if raw[:start] == MAGIC + hashlib.sha256(payload).digest() else None
 
 
 def cache_of(name: str, config: Config) -> Cache | None:

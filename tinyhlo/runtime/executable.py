@@ -36,7 +36,8 @@ Arrays = tuple[np.ndarray, ...]
 class Executable:
     """`entry` is the address of the native entry; `keepalive` holds what the code needs.
     `effects`: it calls functions for what they do. `synchronous`: it is over when its call is.
-    `on_host`: it reads and writes the host's memory, not buffers of a device's."""
+    `on_host`: it reads and writes the host's memory, not buffers of a device's. `stored`: the file
+    that keeps its code, if one does."""
 
     name: str
     signature: Signature
@@ -53,6 +54,7 @@ class Executable:
     on_host: bool = True
     scratch_bytes: int = 0  # what the kernels allocate at most, on all threads
     counters: np.ndarray | None = field(default=None, repr=False)  # (calls, ns) of each kernel
+    stored: str = field(default="", repr=False)
 
     def profile(self) -> list[Timing]:
         """What each kernel took since it was compiled; nothing unless the program was compiled with

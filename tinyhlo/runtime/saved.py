@@ -4,12 +4,18 @@ In: what a program is compiled from. Out: its Executable, if some process has st
 
     place = place_of(source, target, config)     # None where nothing is to be kept
     executable = load(place)
-    store(place, executable, compiled)           # its object code
+    executable = store(place, executable, compiled)       # its object code
+
+    with offering(file):                         # of another machine's cache
+        executable = offered(source, target, config, placement)
 
 An entry of the cache is a head in JSON, then the program's constants and its object code. Its name
 is made of what the program says (`import_stablehlo/content.py`), the target, and this package as it
 lies on the disk. To learn that a program is read, without the stages after; a second name, made of
 its bytes as they are, leads to the entry where not even the lines of the user's files have moved.
+
+A serialized executable brings such a file along. An installation of this package has other times on
+its files, and another place for its cache; what code depends on besides is in the head.
 
 What calls LAPACK names the functions, for another process has them elsewhere; host callbacks are
 known by their order. What calls other functions of users is not stored.
@@ -19,7 +25,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import field, replace
 from functools import cache
 from pathlib import Path
@@ -35,7 +43,7 @@ from tinyhlo.placement import HERE, Placement
 from tinyhlo.records import dataclass
 from tinyhlo.report import KernelReport
 from tinyhlo.runtime.arrays import aligned_copy
-from tinyhlo.runtime.cache import Cache, cache_of, key_of
+from tinyhlo.runtime.cache import Cache, cache_of, key_of, payload_of
 from tinyhlo.runtime.callbacks import ID, TARGET
 from tinyhlo.runtime.executable import Executable
 from tinyhlo.runtime.jit import link, llvm_version
@@ -57,32 +65,43 @@ NUMBERS = ("donors", "orders", "memories", "shardings", "devices", "partitions")
 KERNEL = ("name", "location", "flops", "bytes_read", "bytes_written")
 
 
+OFFERED: ContextVar[bytes] = ContextVar("OFFERED", default=b"")
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a program is compiled from."""
+
+    source: bytes | str = field(repr=False)
+    target: Target
+    config: Config
+    placement: Placement
+
+
 @dataclass(frozen=True, slots=True)
 class SavedPlace:
-    """Where a program is kept, and what it is compiled from. `link`: under what name `key` is to be
-    stored, if it is not yet; `callbacks`: numbers of the host callbacks."""
+    """Where a program is kept. `link`: under what name `key` is to be stored, if it is not yet;
+    `callbacks`: numbers of the host callbacks."""
 
     cache: Cache
     key: str
     link: str
     callbacks: tuple[int, ...]
-    source: bytes | str = field(repr=False)
-    config: Config
-    placement: Placement
+    origin: Origin
 
 
 @dataclass(frozen=True, slots=True)
 class KernelLoops:
     """The generated loops of a kernel of a stored program: compiled again when they are read."""
 
-    place: SavedPlace
+    origin: Origin
     number: int
 
     def __str__(self) -> str:
         from tinyhlo.compiler import compile_module
 
-        place, config = self.place, replace(self.place.config, cache=0)
-        executable = compile_module(place.source, config, place.placement)
+        origin, config = self.origin, replace(self.origin.config, cache=0)
+        executable = compile_module(origin.source, config, origin.placement)
         return executable.kernels[self.number].source
 
 
@@ -95,33 +114,49 @@ def place_of(
     Raises InvalidProgram for what cannot be read.
     """
     cache = cache_of("programs", config)
-    seen = config.debug or config.verify or config.profile or config.viz
-    if cache is None or seen or len(source) > MOST_BYTES:
+    if cache is None or is_seen(config) or len(source) > MOST_BYTES:
         return None
+    origin = Origin(source, target, config, placement)
     state = package_state(), schedules_state(config), replaced_calls()
     parts = VERSION, llvm_version(), *state, repr(target), repr(placement)
     link = key_of((LINK, *parts, source))
     known = cache.load(link)
     if known is not None:
-        return SavedPlace(cache, known.decode(), "", (), source, config, placement)
+        return SavedPlace(cache, known.decode(), "", (), origin)
     from tinyhlo.import_stablehlo.content import content_of  # reads programs
 
     content = content_of(source)
     if content.callbacks:  # their numbers are other ones in every process
         link = ""
     key = key_of((*parts, content.code))
-    return SavedPlace(cache, key, link, content.callbacks, source, config, placement)
+    return SavedPlace(cache, key, link, content.callbacks, origin)
+
+
+def is_seen(config: Config) -> bool:
+    """Whether somebody wants to see a program's stages, or have them checked."""
+    return bool(config.debug or config.verify or config.profile or config.viz)
 
 
 @cache
-def package_state() -> str:
-    """Changes with every file of this package: whoever works on it is not given old code."""
+def package_state(times: bool = True) -> str:
+    """Changes with every file of this package: whoever works on it is not given old code. Without
+    `times`, with their lengths alone."""
     root = Path(__file__).parents[1]
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
         status = path.stat()
-        digest.update(f"{path.relative_to(root)} {status.st_size} {status.st_mtime_ns}\n".encode())
+        time = status.st_mtime_ns if times else 0
+        digest.update(f"{path.relative_to(root)} {status.st_size} {time}\n".encode())
     return digest.hexdigest()
+
+
+def made_of(origin: Origin) -> str:
+    """What code depends on, wherever this package is installed."""
+    source = origin.source.encode() if isinstance(origin.source, str) else origin.source
+    state = package_state(times=False), schedules_state(origin.config), replaced_calls()
+    return key_of(
+        (VERSION, llvm_version(), *state, repr(origin.target), repr(origin.placement), source)
+    )
 
 
 def replaced_calls() -> bytes:
@@ -139,15 +174,16 @@ def schedules_state(config: Config) -> bytes:
         return b""
 
 
-def store(place: SavedPlace, executable: Executable, compiled: Compiled) -> None:
+def store(place: SavedPlace, executable: Executable, compiled: Compiled) -> Executable:
     """Keep a program, unless it calls what another process may know as something else."""
     own = len(executable.constants) - len(compiled.libraries)  # descriptors follow the constants
     bound = [each.call for each in compiled.libraries if each.call]
     calls = [call for call in bound if is_plain(call) and is_known(call, place.callbacks)]
     constants, pieces = [array.tobytes() for array in executable.constants[:own]], compiled.pieces
     if len(calls) < len(compiled.libraries) or sum(map(len, (*constants, *pieces))) > MOST_BYTES:
-        return
+        return executable
     head: dict[str, Any] = {name: getattr(executable, name) for name in PLAIN}
+    head["made"] = made_of(place.origin)
     seen = executable.signature
     head["types"] = [named(seen.inputs), named(seen.outputs)]
     head["calls"] = [call_record(call, place.callbacks) for call in calls]
@@ -157,8 +193,9 @@ def store(place: SavedPlace, executable: Executable, compiled: Compiled) -> None
     head["sizes"] = [[len(raw) for raw in group] for group in (constants, pieces)]
     text = json.dumps(head, default=lambda number: number.item()).encode()
     length = len(text).to_bytes(LENGTH_BYTES, "little")
-    place.cache.store(place.key, b"".join([length, text, *constants, *pieces]))
+    kept = place.cache.store(place.key, b"".join([length, text, *constants, *pieces]))
     store_link(place)
+    return replace(executable, stored=str(place.cache.path(place.key))) if kept else executable
 
 
 def store_link(place: SavedPlace) -> None:
@@ -214,34 +251,72 @@ def frozen(value: Any) -> Any:
 def load(place: SavedPlace) -> Executable | None:
     """The stored program, linked; None when there is none, or not all that it calls."""
     payload = place.cache.load(place.key)
+    executable = linked(*parted(payload), place.callbacks, place.origin) if payload else None
+    if executable is None:
+        return None
+    store_link(place)
+    return replace(executable, stored=str(place.cache.path(place.key)))
+
+
+@contextmanager
+def offering(file: bytes) -> Generator[None]:
+    """Let `offered` take what is in the file of a cache, of another machine or another time."""
+    token = OFFERED.set(file)
+    try:
+        yield
+    finally:
+        OFFERED.reset(token)
+
+
+def offered(
+    source: bytes | str, target: Target, config: Config, placement: Placement = HERE
+) -> Executable | None:
+    """The program that is offered, where this process would make the same of its source; None where
+    it would not, or knows other callbacks."""
+    file = OFFERED.get()
+    payload = payload_of(file) if file and not is_seen(config) else None
     if payload is None:
         return None
+    head, body = parted(payload)
+    origin = Origin(source, target, config, placement)
+    if head.get("made") != made_of(origin) or any(call[0] == TARGET for call in head["calls"]):
+        return None
+    return linked(head, body, (), origin)
+
+
+def parted(payload: bytes) -> tuple[dict[str, Any], bytes]:
+    """The head of an entry, and what follows it."""
     start = LENGTH_BYTES + int.from_bytes(payload[:LENGTH_BYTES], "little")
-    head = json.loads(payload[LENGTH_BYTES:start])
+    return json.loads(payload[LENGTH_BYTES:start]), payload[start:]
+
+
+def linked(
+    head: dict[str, Any], body: bytes, callbacks: Sequence[int], origin: Origin
+) -> Executable | None:
     groups: list[list[bytes]] = []
+    start = 0
     for sizes in head["sizes"]:
         groups.append([])
         for size in sizes:
-            groups[-1].append(payload[start : start + size])
+            groups[-1].append(body[start : start + size])
             start += size
-    linked = link(groups[1], head["name"])
+    code = link(groups[1], head["name"])
     inputs, outputs = map(typed, head["types"])
-    bound = (library_of(record, place.callbacks) for record in head["calls"])
+    bound = (library_of(record, callbacks) for record in head["calls"])
     libraries = [library for library in bound if library]
     if len(libraries) < len(head["calls"]):
         return None
-    store_link(place)
     constants = (aligned_copy(np.frombuffer(raw, U8.numpy)) for raw in groups[0])
     return Executable(
         **{name: head[name] for name in PLAIN},
         signature=Signature(inputs, outputs, *map(frozen, head["numbers"])),
         aliases=frozen(head["aliases"]),
         kernels=tuple(
-            KernelReport(*values, loops=KernelLoops(place, number))
+            KernelReport(*values, loops=KernelLoops(origin, number))
             for number, values in enumerate(head["kernels"])
         ),
         constants=(*constants, *(library.descriptor for library in libraries)),
-        entry=linked.entry,
-        keepalive=(linked, libraries),
+        entry=code.entry,
+        keepalive=(code, libraries),
         synchronous=any(library.synchronous for library in libraries),
     )

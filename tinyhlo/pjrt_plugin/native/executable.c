@@ -1,6 +1,7 @@
 /* Executables: copied from what Python describes, then read by getters and by execute.c. */
 #include "plugin.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +15,7 @@ enum {
   FEW_OUTPUTS = 16,
   LONG_SECONDS = 1000,
   PARTS = 4,
-  BLOCKS = 19, /* of an Executable */
+  BLOCKS = 20, /* of an Executable */
 };
 
 /* ---- birth and death ------------------------------------------------------------------------- */
@@ -66,7 +67,7 @@ static void list_blocks(const Executable* executable, void* blocks[BLOCKS]) {
       executable->options,      executable->output_types, executable->output_ranks,
       executable->memory_kinds, executable->layouts,      executable->memory_kind_sizes,
       executable->shown,        executable->assignment,   executable->devices,
-      executable->logical_ids,
+      executable->logical_ids,  executable->stored,
   };
   memcpy(blocks, all, sizeof all);
 }
@@ -101,6 +102,7 @@ static bool copy_spec(Executable* executable, const ExecutableSpec* spec) {
   executable->options = copy_of(spec->options, (size_t)spec->options_bytes);
   executable->shown = copy_of(spec->shown, (size_t)spec->shown_bytes);
   executable->assignment = copy_of(spec->assignment, (size_t)spec->assignment_bytes);
+  executable->stored = copy_of(spec->stored, (size_t)spec->stored_bytes);
   executable->devices = calloc((size_t)spec->device_count, sizeof(Device*));
   executable->logical_ids = calloc((size_t)spec->device_count, 2 * sizeof(int32_t));
   executable->output_types = calloc(outputs + 1, sizeof(uint32_t));
@@ -223,22 +225,24 @@ Error* PJRT_Client_Compile(PJRT_Client_Compile_Args* args) {
   if (!is_format(program, "mlir"))
     return error_new(TINY_UNIMPLEMENTED, "programs of format \"%.*s\"; tinyhlo reads \"mlir\"",
                      (int)program->format_size, (const char*)program->format);
+  Source source = {.program = program->code, .program_bytes = (int64_t)program->code_size,
+                   .options = args->compile_options,
+                   .options_bytes = (int64_t)args->compile_options_size};
   Error* error = NULL;
-  args->executable =
-      python_compile(args->client, program->code, (int64_t)program->code_size,
-                     args->compile_options, (int64_t)args->compile_options_size, &error);
+  args->executable = python_compile(args->client, &source, &error);
   return error;
 }
 
-/* A serialised executable is what it takes to compile it again, behind this head. The checksum is
-   there because MLIR's reader does not survive damaged bytes. */
+/* A serialised executable is what it takes to compile it again, behind this head, and its code as
+   it lies in the cache of programs, if it does: where another process would make the same, it need
+   not. The checksum is there because MLIR's reader does not survive damaged bytes. */
 typedef struct {
   char magic[8];
-  int64_t program_bytes, options_bytes;
+  int64_t program_bytes, options_bytes, code_bytes;
   uint64_t checksum; /* of what follows */
 } SerializedHead;
 
-static const char MAGIC[] = "tinyhlo2";
+static const char MAGIC[] = "tinyhlo3";
 
 uint64_t checksum_of(const char* bytes, size_t size) {
   uint64_t hash = 0xcbf29ce484222325;
@@ -249,11 +253,28 @@ uint64_t checksum_of(const char* bytes, size_t size) {
 static bool is_serialized(const char* bytes, size_t size, SerializedHead* head) {
   if (size < sizeof *head) return false;
   memcpy(head, bytes, sizeof *head);
-  size_t payload = size - sizeof *head;
-  return !memcmp(head->magic, MAGIC, sizeof head->magic) && head->program_bytes >= 0 &&
-         head->options_bytes >= 0 && (size_t)head->program_bytes <= payload &&
-         payload - (size_t)head->program_bytes == (size_t)head->options_bytes &&
-         checksum_of(bytes + sizeof *head, payload) == head->checksum;
+  if (memcmp(head->magic, MAGIC, sizeof head->magic)) return false;
+  size_t payload = size - sizeof *head, left = payload;
+  const int64_t parts[] = {head->program_bytes, head->options_bytes, head->code_bytes};
+  for (int k = 0; k < 3; k++) {
+    if (parts[k] < 0 || (size_t)parts[k] > left) return false;
+    left -= (size_t)parts[k];
+  }
+  return !left && checksum_of(bytes + sizeof *head, payload) == head->checksum;
+}
+
+/* The bytes of a file behind `before` others; NULL and an unchanged *size where there is none. */
+static char* with_file(const char* path, size_t before, size_t* size) {
+  FILE* file = *path ? fopen(path, "rb") : NULL;
+  if (!file) return NULL;
+  long length = fseek(file, 0, SEEK_END) ? -1 : ftell(file);
+  char* bytes = length < 0 ? NULL : malloc(before + (size_t)length + 1);
+  rewind(file);
+  bool whole = bytes && fread(bytes + before, 1, (size_t)length, file) == (size_t)length;
+  fclose(file);
+  if (whole) return *size += (size_t)length, bytes;
+  free(bytes);
+  return NULL;
 }
 
 Error* PJRT_Executable_Serialize(PJRT_Executable_Serialize_Args* args) {
@@ -262,14 +283,17 @@ Error* PJRT_Executable_Serialize(PJRT_Executable_Serialize_Args* args) {
                          .options_bytes = executable->options_bytes};
   memcpy(head.magic, MAGIC, sizeof head.magic);
   size_t program = (size_t)head.program_bytes, options = (size_t)head.options_bytes;
-  char* bytes = malloc(sizeof head + program + options);
+  size_t before = sizeof head + program + options, size = before;
+  char* bytes = with_file(executable->stored, before, &size);
+  if (!bytes) bytes = malloc(size);
   if (!bytes) return error_new(TINY_RESOURCE_EXHAUSTED, "out of memory");
+  head.code_bytes = (int64_t)(size - before);
   memcpy(bytes + sizeof head, executable->program, program);
   memcpy(bytes + sizeof head + program, executable->options, options);
-  head.checksum = checksum_of(bytes + sizeof head, program + options);
+  head.checksum = checksum_of(bytes + sizeof head, size - sizeof head);
   memcpy(bytes, &head, sizeof head);
   SET(args, serialized_bytes, bytes);
-  SET(args, serialized_bytes_size, sizeof head + program + options);
+  SET(args, serialized_bytes_size, size);
   SET(args, serialized_executable, bytes);
   SET(args, serialized_executable_deleter, (void*)free);
   return NULL;
@@ -282,15 +306,16 @@ Error* PJRT_Executable_DeserializeAndLoad(PJRT_Executable_DeserializeAndLoad_Arg
     return error_new(TINY_INVALID_ARGUMENT,
                      "these bytes are not an executable of tinyhlo, or are damaged");
   const char* program = bytes + sizeof head;
-  const void* options = program + head.program_bytes;
-  int64_t options_bytes = head.options_bytes;
+  const char* options = program + head.program_bytes;
+  Source source = {.program = program, .program_bytes = head.program_bytes,
+                   .options = options, .options_bytes = head.options_bytes,
+                   .code = options + head.options_bytes, .code_bytes = head.code_bytes};
   if (GET(args, overridden_serialized_compile_options)) {
-    options = args->overridden_serialized_compile_options;
-    options_bytes = (int64_t)args->overridden_serialized_compile_options_size;
+    source.options = args->overridden_serialized_compile_options;
+    source.options_bytes = (int64_t)args->overridden_serialized_compile_options_size;
   }
   Error* error = NULL;
-  args->loaded_executable = python_compile(args->client, program,
-                                           head.program_bytes, options, options_bytes, &error);
+  args->loaded_executable = python_compile(args->client, &source, &error);
   Executable* executable = args->loaded_executable;
   if (executable) atomic_store(&executable->program_refused, true); /* whoever asks is a user */
   return error;

@@ -240,6 +240,8 @@ typedef struct {
   int64_t assignment_bytes;
   const void* options;
   int64_t options_bytes;
+  const void* stored; /* the path of the file that has its code, for serialisation; or nothing */
+  int64_t stored_bytes;
   int64_t effects; /* whether it has any */
   int64_t synchronous; /* whether it runs in the caller, however long it takes, on one device */
   int64_t waits;       /* whether it waits for other processes: it runs on the stream */
@@ -273,7 +275,7 @@ typedef struct Executable {
   _Atomic int64_t expected_nanoseconds; /* of a run: first an estimate, then what runs took */
   bool effects;
   char *name, *fingerprint;
-  char *program, *options, *shown, *assignment;
+  char *program, *options, *shown, *assignment, *stored;
   int64_t program_bytes, options_bytes, shown_bytes, assignment_bytes;
   /* Arrays that PJRT's getters point into. */
   uint32_t* output_types;
@@ -349,9 +351,14 @@ TINY_API const PJRT_Api* GetPjrtApi(void);
 TINY_API const PJRT_Api* tiny_plugin_api(void);
 extern bool serves_jaxlib;
 
+/* What is compiled. `code`: what a serialized executable has brought along, or nothing. */
+typedef struct {
+  const void *program, *options, *code;
+  int64_t program_bytes, options_bytes, code_bytes;
+} Source;
+
 /* Compile in Python, on a thread with a big stack; NULL and *error when that fails. */
-Executable* python_compile(Client* client, const void* program, int64_t program_bytes,
-                           const void* options, int64_t options_bytes, Error** error);
+Executable* python_compile(Client* client, const Source* source, Error** error);
 /* Import tinyhlo's compiler, which calls tiny_plugin_install. */
 void python_attach(void);
 bool python_attached(void);

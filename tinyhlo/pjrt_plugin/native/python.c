@@ -56,8 +56,7 @@ static bool is_finalizing(void) {
 
 typedef struct {
   Client* client;
-  const void *program, *options;
-  int64_t program_bytes, options_bytes;
+  const Source* source;
   Executable* executable;
   Error* error;
 } Request;
@@ -69,9 +68,10 @@ static void* serve(void* argument) {
   fegetenv(&callers);
   fesetenv(FE_DFL_ENV);
   tiny_clear_error();
-  tiny_python_call(atomic_load(&compile), "(nnnnnn)", request->client, request->program,
-                   request->program_bytes, request->options, request->options_bytes,
-                   &request->executable);
+  const Source* source = request->source;
+  tiny_python_call(atomic_load(&compile), "(nnnnnnnn)", request->client, source->program,
+                   source->program_bytes, source->options, source->options_bytes, source->code,
+                   source->code_bytes, &request->executable);
   if (!request->executable) request->error = error_from_thread("the compiler");
   fesetenv(&callers);
   return NULL;
@@ -99,8 +99,7 @@ static void on_big_stack(void* (*body)(void*), void* argument) {
   else body(argument);
 }
 
-Executable* python_compile(Client* client, const void* program, int64_t program_bytes,
-                           const void* options, int64_t options_bytes, Error** error) {
+Executable* python_compile(Client* client, const Source* source, Error** error) {
   if (!python_attached()) python_attach();
   if (!python_attached()) {
     *error = error_new(TINY_UNAVAILABLE,
@@ -112,8 +111,7 @@ Executable* python_compile(Client* client, const void* program, int64_t program_
     *error = error_new(TINY_UNAVAILABLE, "the Python interpreter is shutting down");
     return NULL;
   }
-  Request request = {.client = client, .program = program, .program_bytes = program_bytes,
-                     .options = options, .options_bytes = options_bytes};
+  Request request = {.client = client, .source = source};
   on_big_stack(serve, &request);
   /* Python ends threads that ask for its lock once it shuts down, as after Ctrl-C: this one, too,
      in the middle of the compiler. */
