@@ -9,10 +9,12 @@ A product holds tiles anyway and may store them either way round, where a reader
 would walk across memory. Casts keep the order, axes of extent 1 (of a batch of one) have none, and
 sums over all axes do not ask for one: the norm of all gradients reads `h` as well.
 
-A product that only products read, which take what they read apart anyway, has the axes of its
-larger factor in the order of its memory: of sum over h of x[b, w, h, c] * u[h, v] in the order
-(b, v, c, w) each column would lie across all rows of x, and in (b, v, w, c) they are whole lines
-(images resized, and gradients of that).
+Nor do products ask for rows that are turned: they take what they read apart anyway, and rows of a
+factor on the right as they are (a @ (b @ c), 1,000 of 10x10: 315 us, 173; of 512x512 3,740, 3,300).
+
+A product that only products read has the axes of its larger factor in the order of its memory: of
+sum over h of x[b, w, h, c] * u[h, v] in the order (b, v, c, w) each column would lie across all
+rows of x, and in (b, v, w, c) they are whole lines (images resized, and gradients of that).
 """
 
 from __future__ import annotations
@@ -66,7 +68,9 @@ def as_read(nodes: Sequence[Node], users: Users, kept: set[Node]) -> Orders:
 
 def is_wanted(permute: Permute, users: Users, kept: set[Node]) -> bool:
     """Whether a product, or what keeps its order, is needed in the order of `permute` alone."""
-    value = permute.inputs[0]
+    value, last = permute.inputs[0], len(permute.order) - 1
+    if permute.order[-1] != last and read_by_products(permute, users, kept):
+        return False
     if value in kept or not all(
         (isinstance(user, Permute) and user.order == permute.order) or is_total(user, users, kept)
         for user in users[value]
