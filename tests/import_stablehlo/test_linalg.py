@@ -10,6 +10,9 @@ from tests.import_stablehlo.imports import outlines
 from tests.plugs import interpret
 from tinyhlo.errors import UnsupportedOp
 from tinyhlo.import_stablehlo import import_module
+from tinyhlo.import_stablehlo.families import linalg
+from tinyhlo.ir import build
+from tinyhlo.ir.dtypes import I32
 
 RANDOM = np.random.default_rng(0)
 ROOT = RANDOM.standard_normal((2, 4, 4))
@@ -95,3 +98,13 @@ def test_wrong_signatures_are_refused(types: str) -> None:
     body = body.replace("custom_call @Qr(%a)", "custom_call @Qr(%a) {has_side_effect = true}")
     with pytest.raises(UnsupportedOp, match="not of the types"):
         import_module(f"func.func @main(%a: {operand}) -> {operand} {{ {body} }}")
+
+
+def test_nothing_is_known_of_what_a_user_registers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LAPACK's LU counts rows from 1, and never complains here; another function may."""
+    results = [build.param(k, (2,), I32) for k in range(3)]
+    known = linalg.promised("lapack_sgetrf_ffi", results)
+    assert known[0] is results[0] and known[1] is not results[1] and known[2] is not results[2]
+    assert linalg.promised("lapack_spotrf_ffi", results) is results
+    monkeypatch.setitem(linalg.REGISTRY, "lapack_sgetrf_ffi", lambda call: None)
+    assert linalg.promised("lapack_sgetrf_ffi", results) is results

@@ -43,7 +43,7 @@ from tinyhlo.placement import HERE, Placement
 from tinyhlo.records import dataclass
 from tinyhlo.report import KernelReport
 from tinyhlo.runtime.arrays import aligned_copy
-from tinyhlo.runtime.cache import Cache, cache_of, key_of, payload_of
+from tinyhlo.runtime.cache import Cache, cache_of, kept, key_of, payload_of
 from tinyhlo.runtime.callbacks import ID, TARGET
 from tinyhlo.runtime.executable import Executable
 from tinyhlo.runtime.jit import link, llvm_version
@@ -55,6 +55,7 @@ from tinyhlo.version import VERSION
 if TYPE_CHECKING:
     from tinyhlo.runtime.compile import Compiled
 
+ROOT = Path(__file__).parents[1]
 DTYPES = {**BY_NAME, TOKEN.name: TOKEN}
 MOST_BYTES = 64 << 20  # a larger program is mostly constants, and as quick to compile as to read
 LENGTH_BYTES = 8  # of the head
@@ -138,22 +139,36 @@ def is_seen(config: Config) -> bool:
 
 
 @cache
-def package_state(times: bool = True) -> str:
-    """Changes with every file of this package: whoever works on it is not given old code. Without
-    `times`, with their lengths alone."""
-    root = Path(__file__).parents[1]
+def package_state() -> str:
+    """Changes with every file of this package: whoever works on it is not given old code."""
     digest = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
+    for path in package_files():
         status = path.stat()
-        time = status.st_mtime_ns if times else 0
-        digest.update(f"{path.relative_to(root)} {status.st_size} {time}\n".encode())
+        digest.update(f"{path.relative_to(ROOT)} {status.st_size} {status.st_mtime_ns}\n".encode())
     return digest.hexdigest()
+
+
+@cache
+def package_contents(config: Config) -> bytes:
+    """The same wherever, and whenever, this package is installed: made of what its files say, which
+    is read once an installation."""
+
+    def made() -> bytes:
+        files = ((str(path.relative_to(ROOT)), path.read_bytes()) for path in package_files())
+        return key_of(part for file in files for part in file).encode()
+
+    return kept(cache_of("package", config), key_of((package_state(),)), made)
+
+
+def package_files() -> list[Path]:
+    return sorted(ROOT.rglob("*.py"))
 
 
 def made_of(origin: Origin) -> str:
     """What code depends on, wherever this package is installed."""
     source = origin.source.encode() if isinstance(origin.source, str) else origin.source
-    state = package_state(times=False), schedules_state(origin.config), replaced_calls()
+    config = origin.config
+    state = package_contents(config), schedules_state(config), replaced_calls()
     return key_of(
         (VERSION, llvm_version(), *state, repr(origin.target), repr(origin.placement), source)
     )
@@ -193,9 +208,9 @@ def store(place: SavedPlace, executable: Executable, compiled: Compiled) -> Exec
     head["sizes"] = [[len(raw) for raw in group] for group in (constants, pieces)]
     text = json.dumps(head, default=lambda number: number.item()).encode()
     length = len(text).to_bytes(LENGTH_BYTES, "little")
-    kept = place.cache.store(place.key, b"".join([length, text, *constants, *pieces]))
+    done = place.cache.store(place.key, b"".join([length, text, *constants, *pieces]))
     store_link(place)
-    return replace(executable, stored=str(place.cache.path(place.key))) if kept else executable
+    return replace(executable, stored=str(place.cache.path(place.key))) if done else executable
 
 
 def store_link(place: SavedPlace) -> None:

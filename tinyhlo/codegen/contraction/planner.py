@@ -318,8 +318,8 @@ class Planner:
         if self.left is Use.STAGED and not self.layout.by_row:
             return ACROSS_DEPTH
         m, k, form = self.c.extent(self.c.m), self.c.extent(self.c.k), self.form
-        bytes_ = form.of_matrices and form.itemsize == 1 and m >= ROWS_OF_BYTES
-        return 2 * MAX_DEPTH if bytes_ and k <= 2 * MAX_DEPTH else MAX_DEPTH
+        of_bytes = form.of_matrices and form.itemsize == 1 and m >= ROWS_OF_BYTES
+        return 2 * MAX_DEPTH if of_bytes and k <= 2 * MAX_DEPTH else MAX_DEPTH
 
     def stream_depth(self) -> int:
         """Rows of a matrix that is read once, side by side: of those that share sets of L1, as many

@@ -25,10 +25,6 @@ class Block:
     size: int
     number: Index
 
-    @property
-    def end(self) -> Index:
-        return self.start + self.size
-
     def __getitem__(self, k: int) -> Index:
         return self.start + k
 

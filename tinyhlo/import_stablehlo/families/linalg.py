@@ -25,6 +25,7 @@ from tinyhlo.ir.dtypes import BF16, F16, F32, F64, I32, DType
 from tinyhlo.ir.elements import C64, C128, PLANES, stored
 from tinyhlo.ir.graph import Node, TensorType
 from tinyhlo.ir.ops import Op
+from tinyhlo.runtime.library import REGISTRY
 from tinyhlo.runtime.targets import find
 
 PREFIXES = {F32: "s", F64: "d", C64: "c", C128: "z"}
@@ -181,16 +182,18 @@ def lapack(
 def promised(target: str, results: Sequence[Value]) -> Sequence[Value]:
     """The results of a call, with what is known of them: an LU factorisation counts rows from 1,
     and only arguments that are wrong in themselves would make the last result negative. So the
-    simplifier can answer JAX's question for it, and need not read the factors to choose them."""
-    if not GETRF.fullmatch(target) or len(results) != 3:
+    simplifier can answer JAX's question for it, and need not read the factors to choose them.
+    Nothing is known of what a user has registered by that name."""
+    if not GETRF.fullmatch(target) or len(results) != 3 or target in REGISTRY:
         return results
     factors, pivots, failed = results
     return factors, at_least(1, pivots), at_least(0, failed)
 
 
 def at_least(low: int, numbers: Value) -> Value:
-    assert isinstance(numbers, Node)
-    return elementwise(Op.MAX, numbers, full(low, numbers.shape, numbers.dtype))
+    if not isinstance(numbers, Node) or numbers.dtype is not I32:
+        return numbers
+    return elementwise(Op.MAX, numbers, full(low, numbers.shape, I32))
 
 
 def computed(type_: ValueType) -> TensorType:
