@@ -32,7 +32,7 @@ from tinyhlo.ir.graph import (
 )
 from tinyhlo.ir.index import constant
 from tinyhlo.ir.interpreter import run_graph
-from tinyhlo.ir.joining import join
+from tinyhlo.ir.joining import join, nth
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.simplify import simplify
 from tinyhlo.ir.verifier import verify_graph
@@ -624,3 +624,12 @@ def test_longer_scans_stay() -> None:
     x = build.param(0, (9, 20), F32)
     simple = simplify(Graph((x.type,), (build.scan(Op.ADD, x, 1, False),)))
     assert any(isinstance(node, Scan) for node in simple.nodes())
+
+
+def test_slices_that_are_joined_as_they_lie_are_one() -> None:
+    x = build.param(0, (3, 4, 2), F32)
+    columns = [build.reshape(nth(x, 2, k), (3, 4, 1)) for k in (0, 1)]
+    again = join(columns, 2)
+    assert simplify(Graph((x,), (again,))).results == (x,)
+    turned = join(columns[::-1], 2)
+    assert isinstance(simplify(Graph((x,), (turned,))).results[0], Elementwise)

@@ -313,6 +313,7 @@ STEPS: dict[type[Node], tuple[Callable[[Any], Node | None], ...]] = {
         elementwise.certain,
         elementwise.plain_power,
         masked.masked_updates,
+        views.joined_slices,
         compute_before_expand,
     ),
     Permute: (

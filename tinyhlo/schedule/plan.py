@@ -14,6 +14,7 @@ from tinyhlo.schedule.copies import results_in_place, shared_copies
 from tinyhlo.schedule.memory import plan
 from tinyhlo.schedule.passes.accumulate import accumulate
 from tinyhlo.schedule.passes.alike import alike
+from tinyhlo.schedule.passes.complex_products import one_product
 from tinyhlo.schedule.passes.depths import even_depths
 from tinyhlo.schedule.passes.hoist import hoist
 from tinyhlo.schedule.passes.narrow import narrow
@@ -32,6 +33,7 @@ PASSES: dict[str, Callable[[Graph, Target], Graph]] = {
     "accumulate": lambda graph, target: accumulate(graph),
     "narrow": lambda graph, target: narrow(graph),
     "winograd": fewer_multiplications,
+    "complex": lambda graph, target: one_product(graph),
     "planes": lambda graph, target: sum_planes(graph),
     "hoist": hoist,
     "orders": lambda graph, target: in_order(graph),

@@ -13,7 +13,7 @@ from tinyhlo.ir import build
 from tinyhlo.ir.build import splat_value
 from tinyhlo.ir.graph import Elementwise, Expand, Flip, Graph, Node, Pad, Permute, Reshape, Slice
 from tinyhlo.ir.interpreter import run_graph
-from tinyhlo.ir.joining import is_joined, joined_at
+from tinyhlo.ir.joining import as_one, is_joined, joined_at, padded
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.views import axis_groups, joined_axes
 from tinyhlo.ir.walks import is_known
@@ -73,6 +73,27 @@ def slice_of_part(node: Slice) -> Node | None:
         return None
     part = before if last < place else behind
     return build.strided(part, node.start, node.shape, node.step)
+
+
+def joined_slices(node: Elementwise) -> Node | None:
+    """Slices that are joined as they lie in what they are slices of."""
+    match node:
+        case Elementwise(
+            op=Op.WHERE,
+            inputs=(test, Pad(inputs=(first, _)) as before, Pad(inputs=(second, _)) as behind),
+        ):
+            end = joined_at(test)
+        case _:
+            return None
+    if end is None:
+        return None
+    axis, place = end
+    whole = as_one(first, second, axis)
+    rest = node.shape[axis] - place
+    if whole is None or whole.type != node.type or first.shape[axis] != place:
+        return None
+    in_place = before is padded(first, axis, 0, rest) and behind is padded(second, axis, place, 0)
+    return whole if in_place else None
 
 
 def slice_of_known(node: Slice) -> Node | None:

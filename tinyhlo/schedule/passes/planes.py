@@ -36,6 +36,7 @@ from tinyhlo.ir.ops import Op
 from tinyhlo.ir.simplify import rebuild, step
 from tinyhlo.ir.views import ARRANGED, below_views, through, views_of
 from tinyhlo.ir.walks import has_control_flow
+from tinyhlo.schedule.passes.complex_products import is_large
 
 FEW_PRODUCTS = 1 << 14  # of one sum: up to so many, one pass over both operands beats tiles
 LANES = 8  # of a batch, for a vector
@@ -67,7 +68,7 @@ def sum_planes(graph: Graph) -> Graph:
 
 def is_better(pair: Node) -> bool:
     """Whether one sum a plane is faster than tiles for each product."""
-    return bool(inner_axes(pair)) or is_small(pair) or is_row(pair)
+    return bool(inner_axes(pair)) or is_small(pair) or is_narrow(pair)
 
 
 # --- sums of a few products ----------------------------------------------------------------------
@@ -150,10 +151,10 @@ def is_small(pair: Node) -> bool:
     return pair.inputs[0].inputs[0].type.size <= FEW_PRODUCTS
 
 
-def is_row(pair: Node) -> bool:
-    """Whether a matrix is multiplied with one row or column: reading it takes most of the time."""
+def is_narrow(pair: Node) -> bool:
+    """Whether there are so few rows or columns that tiles would read more than they multiply."""
     found = find_contraction(pair.inputs[0])
-    return found is not None and not (found.m and found.n)
+    return found is not None and not is_large(found)
 
 
 def inner_axes(pair: Node) -> tuple[int, ...]:
