@@ -29,6 +29,7 @@ from tinyhlo.codegen.contraction.ahead import memory_ahead, next_step
 from tinyhlo.codegen.contraction.cut import Cut, joined
 from tinyhlo.codegen.contraction.layout import Layout, only_product, operand_strides
 from tinyhlo.codegen.contraction.operand import (
+    SHORTEST,
     Affine,
     InPlace,
     Source,
@@ -44,6 +45,7 @@ from tinyhlo.codegen.contraction.operand import (
 from tinyhlo.codegen.contraction.pack import Frame, depth_of, pack_left, pack_right
 from tinyhlo.codegen.contraction.plan import Plan, Use
 from tinyhlo.codegen.contraction.planner import plan_contraction
+from tinyhlo.codegen.contraction.worth import is_along_rows
 from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory, literal
 from tinyhlo.codegen.loops import (
     Allocate,
@@ -61,9 +63,7 @@ from tinyhlo.codegen.loops import (
     nested,
 )
 from tinyhlo.codegen.lowering.fused import Lowering, LoweringAround
-from tinyhlo.codegen.moves.row_sums import is_simple
 from tinyhlo.codegen.moves.work import cost
-from tinyhlo.ir.dtypes import F32, F64, DType
 from tinyhlo.ir.graph import Reduce
 from tinyhlo.ir.index import (
     ZERO,
@@ -72,7 +72,6 @@ from tinyhlo.ir.index import (
     Var,
     index,
     linear,
-    point_of,
     substitute,
     unravel,
 )
@@ -84,7 +83,9 @@ from tinyhlo.target import NEAR, Target
 Operand = InPlace | Staged | Memory  # in an argument, in a box of scratch, packed
 PARALLEL_SUMS = 1 << 14  # of all parts of the depth, that are worth another thread
 SMALL_WORK = 1 << 20  # multiply-adds that may be as quick without tiles
-MOST_UNROLLED = 8  # operations an element of an epilogue that is written out for a whole tile
+# Operations an element of an epilogue that is written out for a whole tile, and that may be done in
+# vectors which are short and overlap
+MOST_UNROLLED = 8
 
 
 def lower_contraction(kernel: Kernel, target: Target, moves: Moves) -> LoopProgram | None:
@@ -97,7 +98,7 @@ def lower_contraction(kernel: Kernel, target: Target, moves: Moves) -> LoopProgr
     left, right = find_source(layout.contraction.left), find_source(layout.contraction.right)
     lowering, c = Lowering(kernel), layout.contraction
     near = operand_strides(lowering, c.right)[c.k[-1]] <= NEAR
-    if near and is_along_rows(layout, node.dtype, target, right, lowering):
+    if near and is_along_rows(kernel, layout, node.dtype, target, right):
         return None
     computed = right is not None and in_lanes(layout, lowering)
     tried = Moves(moves.asked)
@@ -109,22 +110,6 @@ def lower_contraction(kernel: Kernel, target: Target, moves: Moves) -> LoopProgr
         return None
     moves.adopt(tried)
     return Builder(kernel, node, layout, plan, left, right).program()
-
-
-def is_along_rows(
-    layout: Layout, dtype: DType, target: Target, right: Source | None, lowering: Lowering
-) -> bool:
-    """Whether rows in memory are multiplied by columns too few for half a vector: lanes along the
-    rows are all of use then (`moves/row_sums.py`)."""
-    c = layout.contraction
-    if dtype not in (F32, F64) or len(c.n) != 1 or len(c.k) != 1 or right is None:
-        return False
-    lanes = target.vector_bytes // dtype.itemsize
-    few = 2 * c.extent(c.n) < lanes <= c.extent(c.k)
-    stored = right.argument is not None and right.argument.dtype is dtype
-    if not (few and stored and operand_strides(lowering, c.left)[c.k[0]] == 1):
-        return False
-    return is_simple(lowering.value(c.left, list(point_of(c.left.shape))))
 
 
 class Builder:
@@ -384,7 +369,7 @@ class Builder:
 
     def store(self, row: Index, panel: Var, first: Index) -> Body:
         """Results of one tile, by vectors along the columns, or along the rows where columns are
-        fewer than a vector has lanes."""
+        few and lie across memory or are dear."""
         plan = self.plan
         r, v = Var("r", plan.rows), Var("v", plan.vectors)
         lane = Var("lane", min(plan.lanes, plan.n.inside[-1]))
@@ -403,10 +388,13 @@ class Builder:
         total = cast(total, self.node.dtype)
         value = self.lowering.value_after(total, result, where)
         body: Body = (Store(self.lowering.writes[0], linear(where, result.shape), value),)
-        if lane.extent < plan.lanes:
+        dear = cost(value) > MOST_UNROLLED
+        along = linear(where, result.shape).coefficient(lane) == 1
+        least = 2 * SHORTEST if dear else SHORTEST
+        if lane.extent < plan.lanes and not (along and lane.extent >= least):
             return nested([v, lane], (vector_loop(r, body, plan.lanes),))
         body = (vector_loop(lane, body, plan.lanes),)
-        if cost(value) > MOST_UNROLLED or len(plan.m.inside) > 1:  # each row has its own divisions
+        if dear or len(plan.m.inside) > 1:  # each row has its own divisions
             return nested([r, v], body)
         return (Loop(r, Axis.UNROLL, (Loop(v, Axis.UNROLL, body),)),)
 

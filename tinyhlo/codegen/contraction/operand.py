@@ -41,10 +41,11 @@ from tinyhlo.ir.index import (
 )
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.views import UNFILLED, below_views, through
-from tinyhlo.numbers import ceil_div
+from tinyhlo.numbers import ceil_div, power_of_two
 from tinyhlo.records import dataclass
 from tinyhlo.target import LINE_BYTES
 
+SHORTEST = 4  # lanes of a vector
 MOST_OPERATIONS = 6  # of a vector that is computed each time a tile reads it
 
 
@@ -316,7 +317,9 @@ def biased(value: Expression, dtype: DType, bias: int) -> Expression:
 
 
 def vector_loop(var: Var, body: Body, lanes: int) -> Loop:
-    width = lanes if var.extent >= lanes else 1
+    """In vectors of so many lanes; in shorter ones where the loop is shorter."""
+    width = min(lanes, power_of_two(var.extent))
+    width = width if width >= min(lanes, SHORTEST) else 1
     return Loop(var, Axis.VECTOR if width > 1 else Axis.SERIAL, body, width=width)
 
 

@@ -27,13 +27,13 @@ from tinyhlo.codegen.contraction.tiles import (
     stays_near,
     tiles,
 )
+from tinyhlo.codegen.contraction.worth import ACROSS_WORK, least_work
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.numbers import ceil_div, round_up
 from tinyhlo.schedule.passes.depths import ROW_STEPS, STREAM_STEPS
 from tinyhlo.target import LINE_BYTES, Target
 
 FEWEST, FEWEST_OF_WINDOWS = 4, 2  # rows; fewer: the general lowering does better
-MIN_WORK = 1 << 12  # multiply-adds below which the general lowering is as good
 MOST_OVERLAP = 1.2  # of blocks of rows over all rows, rather than cutting columns
 FEWEST_LANES = 4  # of a vector that few columns fill
 MIN_COLUMNS = 3  # fewer: vectors along the depth do better
@@ -72,10 +72,12 @@ def plan_contraction(
     m, n, k = c.extent(c.m), c.extent(c.n), c.extent(c.k)
     few = computed and m <= FEW_ROWS
     form = find_form(c, dtype, target, few)
-    if form is None or n < (MIN_COLUMNS if near else 2) or k < 4 or m * n * k < MIN_WORK:
+    if form is None or n < (MIN_COLUMNS if near else 2) or k < 4 or m * n * k < ACROSS_WORK:
         return None
     tried = Moves(moves.asked)
     planner = Planner(layout, form, target, left, right, computed, tried)
+    if m * n * k < least_work(c, right, filled=planner.last % planner.lanes == 0):
+        return None
     if form.of_matrices and not planner.fills_matrices():
         without = replace(target, matrices=())
         return plan_contraction(layout, dtype, without, left, right, computed, near, moves)

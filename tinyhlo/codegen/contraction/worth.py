@@ -1,0 +1,56 @@
+"""Which products are worth tiles: others are loops with vectors along rows or columns.
+
+In: a contraction, the sources of its operands, the Target. Small ones of 4x4 matrices are, where
+the columns lie across memory: tiles turn them once, and loops would for every row.
+"""
+
+from __future__ import annotations
+
+from tinyhlo.codegen.contraction.layout import Layout, operand_strides
+from tinyhlo.codegen.contraction.operand import SHORTEST, Source
+from tinyhlo.codegen.lowering.fused import Lowering
+from tinyhlo.codegen.moves.row_sums import is_simple
+from tinyhlo.ir.contraction import Contraction
+from tinyhlo.ir.dtypes import F32, F64, DType
+from tinyhlo.ir.graph import Elementwise
+from tinyhlo.ir.index import point_of
+from tinyhlo.ir.ops import TRANSCENDENTAL
+from tinyhlo.schedule.program import Kernel
+from tinyhlo.target import Target
+
+# multiply-adds of a matrix below which loops are as good: of a batch whose columns lie across
+# memory, where columns fill vectors, and others
+ACROSS_WORK, FILLED_WORK, MIN_WORK = 48, 1 << 8, 1 << 10
+# Vectors of a row that lanes along it are not worth: of four columns and more, and of more than
+# that on which something dear is done, which lanes along the columns do
+SHALLOW, SHALLOW_AND_DEAR = 4, 16
+
+
+def least_work(product: Contraction, right: Source | None, filled: bool) -> int:
+    """Multiply-adds that are worth tiles; `filled`: columns fill vectors."""
+    if right is not None and right.flat().coefficient(product.n[-1]) != 1:
+        return max(ACROSS_WORK, FILLED_WORK // product.extent(product.batch))
+    return FILLED_WORK if filled else MIN_WORK
+
+
+def is_along_rows(
+    kernel: Kernel, layout: Layout, dtype: DType, target: Target, right: Source | None
+) -> bool:
+    """Whether rows in memory are multiplied by columns too few for half a vector: lanes along the
+    rows are all of use then (`moves/row_sums.py`)."""
+    c = layout.contraction
+    if dtype not in (F32, F64) or len(c.n) != 1 or len(c.k) != 1 or right is None:
+        return False
+    lanes, columns, depth = target.vector_bytes // dtype.itemsize, c.extent(c.n), c.extent(c.k)
+    nodes = kernel.graph.nodes()
+    dear = any(isinstance(node, Elementwise) and node.op in TRANSCENDENTAL for node in nodes)
+    fewest, vectors = (SHORTEST, SHALLOW_AND_DEAR) if dear else (SHORTEST + 1, SHALLOW)
+    if columns >= fewest and depth < vectors * lanes:
+        return False
+    stored = right.argument is not None and right.argument.dtype is dtype
+    if not (2 * columns < lanes <= depth and stored):
+        return False
+    lowering = Lowering(kernel)
+    if operand_strides(lowering, c.left)[c.k[0]] != 1:
+        return False
+    return is_simple(lowering.value(c.left, list(point_of(c.left.shape))))
