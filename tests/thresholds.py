@@ -83,7 +83,7 @@ schedule.apart: VECTORS=1,256 WRITTEN_OUT=0,8
 schedule.blocks: COPY_BYTES=0,64 MUCH_BYTES=1,1048576
 schedule.columns: MIN_COLUMNS=1,16,512 BLOCK_COLUMNS=32,256
 schedule.copies: LARGE_BYTES=1,1048576
-schedule.passes.complex_products: FEWEST_ROWS=1,8 FEWEST_COLUMNS=1,3
+schedule.passes.complex_products: ROWS=1,8 ROWS_OF_LARGE=1,256 LARGE_BYTES=1024,1048576
 schedule.passes.depths: STEP=8,32,1024 LONG_DEPTH=16,8192 FEW_SUMS=64,65536
 schedule.passes.hoist: MIN_TRIPS=1,4 MIN_DEPTH=1,32
 schedule.items: SHARED_WORK=1,8,100 MULTIPLIED_WORK=1,10,100 LARGE_SIZE=1,4096 LARGE_WORK=0,3

@@ -99,7 +99,7 @@ def test_gradients() -> None:
 
 def test_the_products_of_a_loop() -> None:
     def function(x: jax.Array, y: jax.Array) -> jax.Array:
-        return jax.lax.fori_loop(0, 3, lambda _, z: z @ y / 9, x)
+        return jax.lax.fori_loop(0, 3, lambda _, z: jnp.exp(1j * z.real) @ y / 9, x)
 
     x, y = pairs(9, 9), pairs(9, 9)
     (loop,) = (node for node in planned(function, x, y).nodes() if isinstance(node, Loop))
@@ -153,3 +153,53 @@ def test_others_stay_as_they_are(
 
 def real(x: jax.Array) -> jax.Array:
     return x.real
+
+
+def by_planes(dtype: Any) -> Callable[..., tuple[jax.Array, jax.Array]]:
+    """A product of complex matrices by hand, whose planes are arrays of their own."""
+
+    def function(a: Any, b: Any, c: Any, d: Any) -> tuple[jax.Array, jax.Array]:
+        dot = partial(jnp.matmul, preferred_element_type=dtype)
+        return dot(a, c) - dot(b, d), dot(a, d) + dot(b, c)
+
+    return function
+
+
+@pytest.mark.parametrize(("given", "dtype"), [("f4", "f4"), ("i1", "i4"), (jnp.bfloat16, "f4")])
+def test_planes_that_lie_apart_are_multiplied_as_they_are(given: Any, dtype: str) -> None:
+    """Bytes and bf16 by the instructions for them."""
+    planes = [(normal(16, 16) * 9).astype(given) for _ in range(4)]
+    graph = simplify(import_module(jax.jit(by_planes(dtype)).lower(*planes).as_text()).graph)
+    assert len(products(graph)) == 4 and one_product(graph) is graph
+
+
+def test_sums_that_others_read_are_made_once() -> None:
+    def function(x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return x @ y, x.real @ y.real
+
+    assert len(products(planned(function, pairs(16, 16), pairs(16, 16)))) == 4
+
+
+@pytest.mark.parametrize(("rows", "count"), [(128, 4), (256, 1)])
+def test_a_large_factor_is_stored_for_many_rows(rows: int, count: int) -> None:
+    x, y = (jax.ShapeDtypeStruct(shape, "c8") for shape in ((rows, 300), (300, 300)))
+    assert len(products(planned(lambda x, y: x @ y, x, y))) == count
+
+
+@pytest.mark.parametrize(
+    ("equation", "shapes", "count"),
+    [
+        ("mk,kn->mn", ((4, 30), (30, 40)), 4),
+        ("mk,nk->mn", ((4, 5), (40, 5)), 1),  # a row is too short for a vector
+        ("mek,kne->emn", ((4, 9, 30), (30, 40, 9)), 1),  # memory runs along the batch
+        ("mk,kn->mn", ((3, 30), (30, 4)), 4),
+    ],
+)
+def test_few_rows_pay_where_vectors_would_be_gathered(
+    equation: str, shapes: tuple[tuple[int, ...], ...], count: int
+) -> None:
+    x, y = (pairs(*shape) for shape in shapes)
+    function = partial(jnp.einsum, equation)
+    assert len(products(planned(function, x, y))) == count
+    (result,) = results(function, x, y)
+    np.testing.assert_allclose(result, np.einsum(equation, x, y), rtol=1e-5, atol=1e-4)

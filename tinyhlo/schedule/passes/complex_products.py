@@ -13,23 +13,39 @@ and writes whole vectors (docs/decisions/0092-complex-products.md).
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from itertools import chain
 
 from tinyhlo.ir import build
-from tinyhlo.ir.contraction import Contraction, find_contraction, varies
-from tinyhlo.ir.graph import Elementwise, Graph, Node, Permute, Reduce, Reshape, Shape, Window
+from tinyhlo.ir.contraction import find_contraction, is_exact_cast, varies
+from tinyhlo.ir.graph import (
+    Elementwise,
+    Graph,
+    Node,
+    Permute,
+    Reduce,
+    Reshape,
+    Shape,
+    Slice,
+    Window,
+)
 from tinyhlo.ir.index import axis_variables, index, linear
-from tinyhlo.ir.joining import join, nth
+from tinyhlo.ir.joining import is_joined, join, nth
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.simplify import rebuild, step
-from tinyhlo.ir.views import seen_through, views_of
+from tinyhlo.ir.views import below_views, seen_through, views_of
 from tinyhlo.ir.walks import has_control_flow
 from tinyhlo.records import dataclass
+from tinyhlo.schedule.passes.planes import along_columns, inner_axes, is_alone
 
-FEWEST_ROWS = 8  # of the left factor: fewer do not pay for the right one, which is stored
+# Rows of the left factor that pay for the right one, which is stored: in general, where vectors of
+# the right one would be gathered, and where it is large and comes from memory
+ROWS, ROWS_OF_GATHERED, ROWS_OF_LARGE = 8, 4, 256
+LARGE_BYTES, SHALLOW = 1 << 20, 16  # of a matrix as it is stored; a depth that is read once anyway
 FEWEST_COLUMNS = 3  # fewer are written out
+VECTOR = 8  # neighbours in memory, for vectors
+SHORT_SUM = 3  # products of a sum along a batch that is innermost: it is read once a plane
 
 Signs = tuple[tuple[int, int], tuple[int, int]]
 
@@ -37,7 +53,7 @@ Signs = tuple[tuple[int, int], tuple[int, int]]
 def one_product(graph: Graph) -> Graph:
     """The same Graph if it has no such product; regions of loops and branches included."""
     nodes = graph.nodes()
-    parts = parts_of(nodes)
+    parts = parts_of(nodes, graph.results)
     if not parts and not has_control_flow(nodes):
         return graph
 
@@ -107,38 +123,58 @@ def plane_of(node: Node) -> Plane | None:
     second = second if second.m == first.m else second.turned
     if (first.m, first.n, first.batch) != (second.m, second.n, second.batch):
         return None
+    if max(first.batch, default=-1) > max(first.n, default=-1):
+        return None
     sign = 1 if node.op is Op.ADD else -1
     terms = Term(first.left, first.right, 1), Term(second.left, second.right, sign)
-    windows = any(isinstance(view, Window) for view in views_of(first.left))
-    last = max(first.n, default=-1) > max(first.batch, default=-1)
-    wanted = last and is_large(first) and not windows
-    return Plane(terms, products.shape, axes, first.n, op) if wanted else None
+    return Plane(terms, products.shape, axes, first.n, op)
 
 
-def along_columns(product: Contraction) -> Contraction:
-    """With the factor that varies along the last axis of the result as the right one."""
-    is_last = max(product.n, default=-1) > max(product.m, default=-1)
-    return product if is_last else product.turned
-
-
-def is_large(product: Contraction) -> bool:
-    """Whether the rows of the left factor pay for the right one, which is stored."""
-    product = along_columns(product)
-    rows, columns = product.extent(product.m), product.extent(product.n)
-    return rows >= FEWEST_ROWS and columns >= FEWEST_COLUMNS
-
-
-def parts_of(nodes: Sequence[Node]) -> dict[Node, Part]:
+def parts_of(nodes: Sequence[Node], results: Sequence[Node]) -> dict[Node, Part]:
     """The planes that are to be one product, two of each."""
+    readers = Counter([*results, *(child for node in nodes for child in node.inputs)])
     alike: dict[object, dict[Node, Plane]] = defaultdict(dict)
     for node in nodes:
         plane = plane_of(node)
-        if plane is not None:
+        if plane is not None and is_alone(node, readers) and pays(node, plane):
             lefts = frozenset(term.left for term in plane.terms)
             rights = frozenset(term.right for term in plane.terms)
             alike[lefts, rights, plane.axes][node] = plane
     found = (parts_of_product(*planes.items()) for planes in alike.values() if len(planes) == 2)
     return dict(chain.from_iterable(found))
+
+
+def pays(node: Node, plane: Plane) -> bool:
+    """Whether reading and writing pairs saves more than it takes to store the right factor."""
+    first, second = plane.terms
+    product = find_contraction(node.inputs[0])
+    if product is None or any(isinstance(view, Window) for view in views_of(first.left)):
+        return False
+    product = along_columns(product)
+    rows, columns, depth = map(product.extent, (product.m, product.n, product.k))
+    if columns < FEWEST_COLUMNS or (depth <= SHORT_SUM and inner_axes(node)):
+        return False
+    right = first.right
+    is_narrow = any(is_exact_cast(below_views(term.right)) for term in plane.terms)
+    if not right.dtype.is_float or is_narrow or not are_pairs(first.left, second.left):
+        return False
+    along = last_in_memory(right)
+    if depth > SHALLOW and 4 * right.dtype.itemsize * depth * columns > LARGE_BYTES:
+        return rows >= ROWS_OF_LARGE
+    gathered = along in product.batch or right.shape[along] < VECTOR
+    return rows >= (ROWS_OF_GATHERED if gathered else ROWS)
+
+
+def are_pairs(one: Node, other: Node) -> bool:
+    """Whether two planes lie side by side in memory, or are computed and can be stored so: one of
+    them at least, as of conjugates."""
+
+    def is_computed(plane: Node) -> bool:
+        value = below_views(plane)
+        return isinstance(value, Elementwise) and not is_exact_cast(value)
+
+    in_memory = not is_joined(below_views(stacked(narrow(one), narrow(other))))
+    return in_memory or is_computed(one) or is_computed(other)
 
 
 def parts_of_product(
@@ -250,6 +286,9 @@ def stacked(one: Node, other: Node) -> Node:
             case Reshape(), Reshape():
                 inner = stacked(one.inputs[0], other.inputs[0])
                 return step(build.reshape(inner, (*one.shape, 2)))
+            case Slice(start=a, step=s), Slice(start=b, step=t) if (a, s) == (b, t):
+                inner = stacked(one.inputs[0], other.inputs[0])
+                return step(build.strided(inner, (*a, 0), (*one.shape, 2), (*s, 1)))
             case _:
                 pass
     return join([split(one, rank), split(other, rank)], rank)

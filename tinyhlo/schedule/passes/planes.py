@@ -18,7 +18,7 @@ from itertools import takewhile
 from math import prod
 
 from tinyhlo.ir import build
-from tinyhlo.ir.contraction import find_contraction, varies
+from tinyhlo.ir.contraction import Contraction, find_contraction, varies
 from tinyhlo.ir.graph import (
     VIEWS,
     Elementwise,
@@ -36,11 +36,12 @@ from tinyhlo.ir.ops import Op
 from tinyhlo.ir.simplify import rebuild, step
 from tinyhlo.ir.views import ARRANGED, below_views, through, views_of
 from tinyhlo.ir.walks import has_control_flow
-from tinyhlo.schedule.passes.complex_products import is_large
 
 FEW_PRODUCTS = 1 << 14  # of one sum: up to so many, one pass over both operands beats tiles
 LANES = 8  # of a batch, for a vector
 SHORT_SUM = 6  # products of a sum: up to so many, one pass over all operands beats tiles for each
+# of a product: with fewer, tiles read more than they multiply
+FEWEST_ROWS, FEWEST_COLUMNS = 8, 3
 TILED_SIZE = 1 << 13  # elements of a matrix in a batch: more are worth tiles
 
 
@@ -152,9 +153,19 @@ def is_small(pair: Node) -> bool:
 
 
 def is_narrow(pair: Node) -> bool:
-    """Whether there are so few rows or columns that tiles would read more than they multiply."""
-    found = find_contraction(pair.inputs[0])
-    return found is not None and not is_large(found)
+    """Whether there are too few rows or columns for tiles."""
+    product = find_contraction(pair.inputs[0])
+    if product is None:
+        return False
+    product = along_columns(product)
+    rows, columns = product.extent(product.m), product.extent(product.n)
+    return rows < FEWEST_ROWS or columns < FEWEST_COLUMNS
+
+
+def along_columns(product: Contraction) -> Contraction:
+    """With the factor that varies along the last axis of the result as the right one."""
+    is_last = max(product.n, default=-1) > max(product.m, default=-1)
+    return product if is_last else product.turned
 
 
 def inner_axes(pair: Node) -> tuple[int, ...]:
