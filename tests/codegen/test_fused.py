@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.codegen.harness import check
+from tests.codegen.harness import TARGET, check, run_kernel
+from tests.codegen.native import DEVICE
 from tinyhlo.codegen.render import kernels_of, render_program
+from tinyhlo.compiler import device_target
 from tinyhlo.ir.build import (
     broadcast,
     cast,
@@ -280,3 +282,17 @@ def test_empty_results_and_empty_reduces() -> None:
     empty = np.zeros((0, 4), np.float32)
     check(elementwise(Op.NEG, x), inputs=(empty,))
     check(reduce(Op.ADD, x, (0,)), reduce(Op.MAX, x, (0,)), inputs=(empty,))
+
+
+@pytest.mark.skipif(device_target(DEVICE) is not None or not TARGET.fma, reason="no multiply-adds")
+@pytest.mark.parametrize("dtype", [F32, F64])
+@pytest.mark.parametrize("size", [1, 100])
+def test_a_product_less_a_number_is_rounded_once(dtype: DType, size: int) -> None:
+    """Though it is a result as well."""
+    x, y = param(0, (size,), dtype), param(1, (size,), dtype)
+    product = elementwise(Op.MUL, x, y)
+    less = elementwise(Op.SUB, product, full(1.0, (size,), dtype))
+    unit = np.finfo(dtype.numpy).eps
+    above, below = (np.full(size, 1 + e, dtype.numpy) for e in (unit, -unit))
+    found = run_kernel(Graph((x.type, y.type), (product, less)), above, below)
+    assert (found[0] == 1).all() and (found[1] == -(unit**2)).all()

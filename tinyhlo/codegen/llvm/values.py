@@ -147,6 +147,8 @@ class Values(Scopes):
                 return self.emit(expanded)
         if e.op is Op.WHERE and (one := self.one_of_two(*e.arguments)):
             return self.emit(one)
+        if e.op is Op.SUB and (fused := self.less_a_number(e)):
+            return self.emit(fused)
         values = [self.emit(argument) for argument in e.arguments]
         lanes = max(value.lanes for value in values)
         texts = [
@@ -163,6 +165,17 @@ class Values(Scopes):
         if e.op is Op.DIV:
             return self.has_one_divisor(*e.arguments)
         return e.op in FUNCTIONS
+
+    def less_a_number(self, e: Apply) -> Expression | None:
+        """x * y - 1 rounded once, be the product used elsewhere or not: LLVM makes a multiply-add
+        of it only where it is not. Loops of JAX (`betainc`) end by how far a product is from 1."""
+        match e.arguments:
+            case Apply(op=Op.MUL, arguments=factors), Literal() as number:
+                negative = Literal(number.bits ^ 1 << e.dtype.bits - 1, e.dtype)
+            case _:
+                return None
+        fuses = self.target.fma and e.dtype in (F32, F64)
+        return Apply(Op.FMA, (*factors, negative), e.dtype) if fuses else None
 
     def has_one_divisor(self, x: Expression, y: Expression) -> bool:
         """Whether lanes divide floats by what is known before the loop, where that is slow: two
