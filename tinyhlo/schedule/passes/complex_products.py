@@ -45,7 +45,7 @@ ROWS, ROWS_OF_GATHERED, ROWS_OF_LARGE = 8, 4, 256
 LARGE_BYTES, SHALLOW = 1 << 20, 16  # of a matrix as it is stored; a depth that is read once anyway
 FEWEST_COLUMNS = 3  # fewer are written out
 VECTOR = 8  # neighbours in memory, for vectors
-SHORT_SUM = 3  # products of a sum along a batch that is innermost: it is read once a plane
+SHORT_DEPTH = 3  # of sums along a batch that is innermost, which are one pass a plane
 
 Signs = tuple[tuple[int, int], tuple[int, int]]
 
@@ -152,7 +152,7 @@ def pays(node: Node, plane: Plane) -> bool:
         return False
     product = along_columns(product)
     rows, columns, depth = map(product.extent, (product.m, product.n, product.k))
-    if columns < FEWEST_COLUMNS or (depth <= SHORT_SUM and inner_axes(node)):
+    if columns < FEWEST_COLUMNS or (depth <= SHORT_DEPTH and inner_axes(node)):
         return False
     right = first.right
     is_narrow = any(is_exact_cast(below_views(term.right)) for term in plane.terms)
