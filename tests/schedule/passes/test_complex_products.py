@@ -180,9 +180,12 @@ def test_sums_that_others_read_are_made_once() -> None:
     assert len(products(planned(function, pairs(16, 16), pairs(16, 16)))) == 4
 
 
-@pytest.mark.parametrize(("rows", "count"), [(128, 4), (256, 1)])
-def test_a_large_factor_is_stored_for_many_rows(rows: int, count: int) -> None:
-    x, y = (jax.ShapeDtypeStruct(shape, "c8") for shape in ((rows, 300), (300, 300)))
+@pytest.mark.parametrize(
+    ("rows", "size", "count"), [(128, 250, 1), (128, 300, 4), (256, 300, 1), (800, 800, 4)]
+)
+def test_a_large_factor_is_stored_for_many_rows(rows: int, size: int, count: int) -> None:
+    """Up to eight megabytes: of larger ones so much more memory wins nothing."""
+    x, y = (jax.ShapeDtypeStruct(shape, "c8") for shape in ((rows, size), (size, size)))
     assert len(products(planned(lambda x, y: x @ y, x, y))) == count
 
 

@@ -42,7 +42,8 @@ from tinyhlo.schedule.passes.planes import along_columns, inner_axes, is_alone
 # Rows of the left factor that pay for the right one, which is stored: in general, where vectors of
 # the right one would be gathered, and where it is large and comes from memory
 ROWS, ROWS_OF_GATHERED, ROWS_OF_LARGE = 8, 4, 256
-LARGE_BYTES, SHALLOW = 1 << 20, 16  # of a matrix as it is stored; a depth that is read once anyway
+# bytes of a matrix as it is stored, and the most that are worth memory; a depth that is read once
+LARGE_BYTES, MOST_BYTES, SHALLOW = 1 << 20, 1 << 23, 16
 FEWEST_COLUMNS = 3  # fewer are written out
 VECTOR = 8  # neighbours in memory, for vectors
 SHORT_DEPTH = 3  # of sums along a batch that is innermost, which are one pass a plane
@@ -159,8 +160,9 @@ def pays(node: Node, plane: Plane) -> bool:
     if not right.dtype.is_float or is_narrow or not are_pairs(first.left, second.left):
         return False
     along = last_in_memory(right)
-    if depth > SHALLOW and 4 * right.dtype.itemsize * depth * columns > LARGE_BYTES:
-        return rows >= ROWS_OF_LARGE
+    stored = 4 * right.dtype.itemsize * depth * columns
+    if depth > SHALLOW and stored > LARGE_BYTES:
+        return rows >= ROWS_OF_LARGE and stored <= MOST_BYTES
     gathered = along in product.batch or right.shape[along] < VECTOR
     return rows >= (ROWS_OF_GATHERED if gathered else ROWS)
 
