@@ -106,11 +106,16 @@ def nth(x: Node, axis: int, number: int) -> Node:
 
 def is_joined(node: Node) -> bool:
     """Whether a value is one of two by its position along an axis."""
-    return (
-        isinstance(node, Elementwise)
-        and node.op is Op.WHERE
-        and joined_at(node.inputs[0]) is not None
-    )
+    return joined_parts(node) is not None
+
+
+def joined_parts(node: Node) -> tuple[int, int, Node, Node] | None:
+    """(axis, end, what a joined value is before `end` along the axis, and from there on)."""
+    match node:
+        case Elementwise(op=Op.WHERE, inputs=(test, before, behind)):
+            found = joined_at(test)
+            return (*found, before, behind) if found else None
+    return None
 
 
 def joined_at(test: Node) -> tuple[int, int] | None:

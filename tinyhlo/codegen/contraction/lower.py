@@ -98,7 +98,7 @@ def lower_contraction(kernel: Kernel, target: Target, moves: Moves) -> LoopProgr
     left, right = find_source(layout.contraction.left), find_source(layout.contraction.right)
     lowering, c = Lowering(kernel), layout.contraction
     near = operand_strides(lowering, c.right)[c.k[-1]] <= NEAR
-    if near and is_along_rows(kernel, layout, node.dtype, target, right):
+    if near and is_along_rows(layout, node.dtype, target, right, lowering):
         return None
     computed = right is not None and in_lanes(layout, lowering)
     tried = Moves(moves.asked)

@@ -15,15 +15,14 @@ from tinyhlo.ir.dtypes import F32, F64, DType
 from tinyhlo.ir.graph import Elementwise
 from tinyhlo.ir.index import point_of
 from tinyhlo.ir.ops import TRANSCENDENTAL
-from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
 
 # multiply-adds of a matrix below which loops are as good: of a batch whose columns lie across
 # memory, where columns fill vectors, and others
 ACROSS_WORK, FILLED_WORK, MIN_WORK = 48, 1 << 8, 1 << 10
-# Vectors of a row that lanes along it are not worth: of four columns and more, and of more than
-# that on which something dear is done, which lanes along the columns do
-SHALLOW, SHALLOW_AND_DEAR = 4, 16
+# vectors that a row has at least, for lanes along rows: of five columns and more, and of four and
+# more on which something dear is done, which lanes along the columns do
+ROW_VECTORS, ROW_VECTORS_OF_DEAR = 4, 16
 
 
 def least_work(product: Contraction, right: Source | None, filled: bool) -> int:
@@ -34,7 +33,7 @@ def least_work(product: Contraction, right: Source | None, filled: bool) -> int:
 
 
 def is_along_rows(
-    kernel: Kernel, layout: Layout, dtype: DType, target: Target, right: Source | None
+    layout: Layout, dtype: DType, target: Target, right: Source | None, lowering: Lowering
 ) -> bool:
     """Whether rows in memory are multiplied by columns too few for half a vector: lanes along the
     rows are all of use then (`moves/row_sums.py`)."""
@@ -42,15 +41,13 @@ def is_along_rows(
     if dtype not in (F32, F64) or len(c.n) != 1 or len(c.k) != 1 or right is None:
         return False
     lanes, columns, depth = target.vector_bytes // dtype.itemsize, c.extent(c.n), c.extent(c.k)
-    nodes = kernel.graph.nodes()
-    dear = any(isinstance(node, Elementwise) and node.op in TRANSCENDENTAL for node in nodes)
-    fewest, vectors = (SHORTEST, SHALLOW_AND_DEAR) if dear else (SHORTEST + 1, SHALLOW)
-    if columns >= fewest and depth < vectors * lanes:
-        return False
     stored = right.argument is not None and right.argument.dtype is dtype
-    if not (2 * columns < lanes <= depth and stored):
+    few = 2 * columns < lanes <= depth
+    if not (few and stored and operand_strides(lowering, c.left)[c.k[0]] == 1):
         return False
-    lowering = Lowering(kernel)
-    if operand_strides(lowering, c.left)[c.k[0]] != 1:
+    nodes = lowering.kernel.graph.nodes()
+    dear = any(isinstance(node, Elementwise) and node.op in TRANSCENDENTAL for node in nodes)
+    fewest = SHORTEST if dear else SHORTEST + 1
+    if columns >= fewest and depth < lanes * (ROW_VECTORS_OF_DEAR if dear else ROW_VECTORS):
         return False
     return is_simple(lowering.value(c.left, list(point_of(c.left.shape))))

@@ -13,8 +13,7 @@ from tinyhlo.ir import build
 from tinyhlo.ir.build import splat_value
 from tinyhlo.ir.graph import Elementwise, Expand, Flip, Graph, Node, Pad, Permute, Reshape, Slice
 from tinyhlo.ir.interpreter import run_graph
-from tinyhlo.ir.joining import as_one, is_joined, joined_at, padded
-from tinyhlo.ir.ops import Op
+from tinyhlo.ir.joining import as_one, is_joined, joined_parts, padded
 from tinyhlo.ir.views import axis_groups, joined_axes
 from tinyhlo.ir.walks import is_known
 
@@ -59,14 +58,10 @@ def slice_of(node: Slice) -> Node | None:
 def slice_of_part(node: Slice) -> Node | None:
     """A slice that stays within one part of what is joined, `where(iota < end, ...)`, reads that
     part alone: rows stacked by a scan that is unrolled, and taken apart again by its gradient."""
-    match node.inputs[0]:
-        case Elementwise(op=Op.WHERE, inputs=(test, before, behind)) if node.type.size:
-            end = joined_at(test)
-        case _:
-            return None
-    if end is None:
+    joined = joined_parts(node.inputs[0])
+    if joined is None or not node.type.size:
         return None
-    axis, place = end
+    axis, place, before, behind = joined
     first = node.start[axis]
     last = first + (node.shape[axis] - 1) * node.step[axis]
     if first < place <= last:
@@ -77,17 +72,11 @@ def slice_of_part(node: Slice) -> Node | None:
 
 def joined_slices(node: Elementwise) -> Node | None:
     """Slices that are joined as they lie in what they are slices of."""
-    match node:
-        case Elementwise(
-            op=Op.WHERE,
-            inputs=(test, Pad(inputs=(first, _)) as before, Pad(inputs=(second, _)) as behind),
-        ):
-            end = joined_at(test)
+    match joined_parts(node):
+        case axis, place, Pad(inputs=(first, _)) as before, Pad(inputs=(second, _)) as behind:
+            pass
         case _:
             return None
-    if end is None:
-        return None
-    axis, place = end
     whole = as_one(first, second, axis)
     rest = node.shape[axis] - place
     if whole is None or whole.type != node.type or first.shape[axis] != place:

@@ -37,14 +37,19 @@ from tinyhlo.ir.simplify import rebuild, step
 from tinyhlo.ir.views import below_views, seen_through, views_of
 from tinyhlo.ir.walks import has_control_flow
 from tinyhlo.records import dataclass
-from tinyhlo.schedule.passes.planes import along_columns, inner_axes, is_alone
+from tinyhlo.schedule.passes.planes import (
+    FEWEST_COLUMNS,
+    FEWEST_ROWS,
+    along_columns,
+    inner_axes,
+    is_alone,
+)
 
-# Rows of the left factor that pay for the right one, which is stored: in general, where vectors of
-# the right one would be gathered, and where it is large and comes from memory
-ROWS, ROWS_OF_GATHERED, ROWS_OF_LARGE = 8, 4, 256
+# rows of the left factor that pay for the right one, which is stored, where vectors of that would
+# be gathered, and where it is large and comes from memory; FEWEST_ROWS elsewhere
+ROWS_OF_GATHERED, ROWS_OF_LARGE = 4, 256
 # bytes of a matrix as it is stored, and the most that are worth memory; a depth that is read once
 LARGE_BYTES, MOST_BYTES, SHALLOW = 1 << 20, 1 << 23, 16
-FEWEST_COLUMNS = 3  # fewer are written out
 VECTOR = 8  # neighbours in memory, for vectors
 SHORT_DEPTH = 3  # of sums along a batch that is innermost, which are one pass a plane
 
@@ -156,15 +161,15 @@ def pays(node: Node, plane: Plane) -> bool:
     if columns < FEWEST_COLUMNS or (depth <= SHORT_DEPTH and inner_axes(node)):
         return False
     right = first.right
-    is_narrow = any(is_exact_cast(below_views(term.right)) for term in plane.terms)
-    if not right.dtype.is_float or is_narrow or not are_pairs(first.left, second.left):
+    has_casts = any(is_exact_cast(below_views(term.right)) for term in plane.terms)
+    if not right.dtype.is_float or has_casts or not are_pairs(first.left, second.left):
         return False
     along = last_in_memory(right)
     stored = 4 * right.dtype.itemsize * depth * columns
     if depth > SHALLOW and stored > LARGE_BYTES:
         return rows >= ROWS_OF_LARGE and stored <= MOST_BYTES
     gathered = along in product.batch or right.shape[along] < VECTOR
-    return rows >= (ROWS_OF_GATHERED if gathered else ROWS)
+    return rows >= (ROWS_OF_GATHERED if gathered else FEWEST_ROWS)
 
 
 def are_pairs(one: Node, other: Node) -> bool:
@@ -199,7 +204,7 @@ def parts_of_product(
 def product_of(plane: Plane, part: Part) -> Node:
     """A plane of the product. Both are made of the same nodes, so that there is one product."""
     first, second = (plane.terms[place] for place in part.order)
-    rights = (first.right, second.right)[:: -1 if part.number else 1]
+    rights = (second.right, first.right) if part.number else (first.right, second.right)
     left = left_of(plane, first.left, second.left)
     right = right_of(plane, rights, part.signs)
     column, deepest = plane.columns[-1], plane.axes[-1]

@@ -5,9 +5,10 @@ In: a simplified Graph, in which such a product is four sums of real ones. Out: 
     sum(a * c) - sum(b * d),  sum(a * d) + sum(b * c)  ->  sum(a*c - b*d),  sum(a*d + b*c)
 
 That reads both operands once, where each of four contractions would pack its own tiles. It pays
-where the products are few, where one operand is a row, and where memory runs along a batch, over
-which vectors then run: tiles would have to be gathered (docs/decisions/0044-innermost-batch.md).
-Sums of up to `SHORT_SUM` products are added in one pass of any numbers, real ones too.
+where the products are few, where one operand has few rows, and where memory runs along a batch,
+over which vectors then run: tiles would have to be gathered
+(docs/decisions/0044-innermost-batch.md). Sums of up to `SHORT_SUM` products are added in one pass
+of any numbers, real ones too.
 """
 
 from __future__ import annotations
