@@ -93,8 +93,12 @@ class Target:
 
     def threads_for(self, work: int, least: int) -> int:
         """How many threads share so much work: as many as get half of `least`, of which one alone
-        does less than `least`. A power of two unless all of them, for extents divide by those."""
+        does less than `least`. A power of two, or three times one, unless all of them: extents
+        divide by those."""
         if work < least:
             return 1
         most = 2 * work // least
-        return self.threads if most >= self.threads else 1 << most.bit_length() - 1
+        if most >= self.threads:
+            return self.threads
+        power = 1 << most.bit_length() - 1
+        return 3 * power // 2 if 2 * most >= 3 * power else power

@@ -13,16 +13,16 @@ from dataclasses import replace
 from math import gcd, prod
 
 from tinyhlo.codegen.choices import Moves
+from tinyhlo.codegen.contraction.chunks import Costs, ways
 from tinyhlo.codegen.contraction.cut import MAX_DEPTH, Cut, cuts, first, split_depth
 from tinyhlo.codegen.contraction.form import Form, find_form
 from tinyhlo.codegen.contraction.layout import Layout
-from tinyhlo.codegen.contraction.operand import Source, box_size
+from tinyhlo.codegen.contraction.operand import Source
 from tinyhlo.codegen.contraction.plan import Plan, Use
 from tinyhlo.codegen.contraction.reading import FEW_ROWS, REUSE, Reading, shares_sets
 from tinyhlo.codegen.contraction.tiles import (
     CHUNKS_A_THREAD,
     MIN_SUMS,
-    issue_slots,
     matrix_tiles,
     stays_near,
     tiles,
@@ -34,7 +34,6 @@ from tinyhlo.schedule.passes.depths import ROW_STEPS, STREAM_STEPS
 from tinyhlo.target import LINE_BYTES, Target
 
 FEWEST, FEWEST_OF_WINDOWS = 4, 2  # rows; fewer: the general lowering does better
-MOST_OVERLAP = 1.2  # of blocks of rows over all rows, rather than cutting columns
 FEWEST_LANES = 4  # of a vector that few columns fill
 MIN_COLUMNS = 3  # fewer: vectors along the depth do better
 PARALLEL_WORK = 1 << 19  # multiply-adds worth waking another thread, with which it has half
@@ -42,7 +41,7 @@ ACROSS_DEPTH = 256  # of images that are turned when they are staged
 RIGHT_BYTES = 1 << 20  # of a packed right operand (scratch of one thread)
 SHARED_BYTES = 1 << 24  # of a packed operand that all threads share
 SHARED_RIGHT_BYTES = 1 << 18  # of the columns that a block of rows is multiplied by
-SHARED_WORK = 1 << 27  # multiply-adds worth two forks for packing
+SHARED_WORK = 1 << 26  # multiply-adds of a thread worth two forks for packing
 PIECES_A_THREAD = 2  # of columns, so that one on a slow core can take fewer
 SHARED_COLUMNS = 512  # so few that all rows may as well be read for each panel of them
 SUMS_BYTES = 1 << 20
@@ -110,6 +109,11 @@ class Planner:
         self.right = self.chosen("right", self.reading.right_use())
         self.streams = self.is_streamed()
         self.k = self.chosen_depth()
+        self.work = prod(map(self.c.extent, (self.c.batch, self.c.m, self.c.n, self.c.k)))
+        self.threads = target.threads
+        if not self.streams:
+            self.threads = target.threads_for(self.work, PARALLEL_WORK)
+        self.costs = Costs(self.reading, self.left, self.right, self.k, self.threads)
         once = self.is_shared() and self.parts_of_sums() == 1
         self.shared = once and moves.choose("packed", {"once": True, "twice": False})
         self.runs = self.column_runs(self.right)
@@ -117,7 +121,7 @@ class Planner:
     def plan(self) -> Plan:
         """With the tile that takes the fewest issue slots."""
         plans = {f"{rows}x{vectors}": self.tiled(rows, vectors) for rows, vectors in self.tiles()}
-        best = min(plans, key=lambda name: issue_slots(plans[name], self.target))
+        best = min(plans, key=lambda name: self.costs.slots(plans[name]))
         plan = self.in_order(self.moves.choose("tile", {best: plans[best], **plans}))
         return replace(plan, fetched=self.fetched(plan))
 
@@ -176,6 +180,10 @@ class Planner:
             m, n = self.pieces(m_cuts, n_cuts, rows)
         else:
             m, n = self.chunks(m_cuts, n_cuts, rows, vectors)
+        return self.planned(m, n, rows, vectors, parts)
+
+    def planned(self, m: Cut, n: Cut, rows: int, vectors: int, parts: int = 1) -> Plan:
+        c, lanes = self.c, self.lanes
         columns = c.extent(c.n) if self.shared else n.positions
         return Plan(
             self.form, rows, vectors, lanes, c.extent(c.batch), m, n, self.k,
@@ -217,7 +225,7 @@ class Planner:
             not c.batch
             and self.right is Use.PACKED
             and self.left is not Use.STAGED
-            and m * n * k >= SHARED_WORK
+            and self.work >= SHARED_WORK * max(self.threads, 2)
             and max(m, n) * k * size <= SHARED_BYTES
             and (not (near and self.target.outruns_caches) or turned)
         )
@@ -248,7 +256,7 @@ class Planner:
         wanted = CHUNKS_A_THREAD * self.target.threads
 
         def fits(n: Cut) -> bool:
-            return self.right_bytes(n) <= SHARED_RIGHT_BYTES and n.blocks * blocks >= wanted
+            return self.costs.right_bytes(n) <= SHARED_RIGHT_BYTES and n.blocks * blocks >= wanted
 
         fitting = n_cuts[first(n_cuts, fits) :]
         near = (n for n in fitting if n.blocks <= 2 * fitting[0].blocks)
@@ -375,8 +383,8 @@ class Planner:
     ) -> tuple[Cut, Cut]:
         """The coarsest blocks of rows and columns that fit the caches and feed all threads."""
         c, size = self.c, self.form.sums.itemsize
-        i = first(m_cuts, lambda m: self.left_bytes(m) <= self.target.l2_bytes // 2)
-        j = first(n_cuts, lambda n: self.right_bytes(n) <= RIGHT_BYTES)
+        i = first(m_cuts, lambda m: self.costs.left_bytes(m) <= self.target.l2_bytes // 2)
+        j = first(n_cuts, lambda n: self.costs.right_bytes(n) <= RIGHT_BYTES)
         if self.splits_columns:
             near = self.target.l2_bytes // 2
             j = first(n_cuts, lambda n: m_cuts[i].positions * n.positions * size <= near)
@@ -385,55 +393,20 @@ class Planner:
             i = max(i, first(m_cuts, lambda m: m.positions * n * size <= SUMS_BYTES))
             m = m_cuts[i].positions
             j = max(j, first(n_cuts, lambda n: m * n.positions * size <= SUMS_BYTES))
-        batch = c.extent(c.batch)
-        work = batch * c.extent(c.m) * c.extent(c.n) * c.extent(c.k)
-        target = self.target
-        wanted = target.threads if self.streams else target.threads_for(work, PARALLEL_WORK)
+        batch, wanted = c.extent(c.batch), self.threads
         packs = self.right is Use.PACKED and self.left is not Use.STAGED and not c.batch
-        if packs and work >= SHARED_WORK:
+        if packs and self.work >= 2 * SHARED_WORK:
             wanted *= PIECES_A_THREAD
-
-        def enough(m: Cut, n: Cut) -> bool:
-            count = batch * m.blocks * n.blocks
-            return count % wanted == 0 or count >= 4 * wanted
-
-        by_columns = first(n_cuts[j:], lambda n: enough(m_cuts[i], n)) + j
+        if self.streams:  # each block of rows would read all of the matrix again
+            m_cuts, i = m_cuts[i : i + 1], 0
+        found = ways(m_cuts[i:], n_cuts[j:], batch, self.threads, wanted)
         if self.splits_columns:
-            return m_cuts[i], n_cuts[by_columns]
-        by_rows = first(m_cuts[i:], lambda m: enough(m, n_cuts[j])) + i
-        overlap = m_cuts[by_rows].positions * m_cuts[by_rows].blocks > MOST_OVERLAP * c.extent(c.m)
-        columns_first = self.right is Use.PACKED and (self.left is not Use.STAGED or overlap)
-        if self.packs_left and c.extent(c.m) > c.extent(c.n):
-            columns_first = False  # each chunk of columns would pack all rows again
-        panels = 1 if overlap else 2
-        wide = n_cuts[by_columns].positions >= panels * vectors * self.lanes
-        if enough(m_cuts[i], n_cuts[by_columns]) and columns_first and wide:
-            return m_cuts[i], n_cuts[by_columns]
-        high = m_cuts[by_rows].positions >= rows
-        if enough(m_cuts[by_rows], n_cuts[j]) and high:
-            return m_cuts[by_rows], n_cuts[j]
-        return m_cuts[i], n_cuts[by_columns]
+            return found[-1]
+        return min(found, key=lambda way: self.costs.slots(self.planned(*way, rows, vectors)))
 
     @property
     def steps(self) -> int:
         return self.k.blocks
-
-    def left_bytes(self, m: Cut) -> int:
-        """Scratch that a staged left operand needs for a block of rows."""
-        if self.left is not Use.STAGED or self.left_source is None:
-            return 0
-        inner = m.inner_extents() | self.k.inner_extents()
-        return box_size(self.left_source, inner) * self.form.itemsize
-
-    def right_bytes(self, n: Cut) -> int:
-        """Scratch that a chunk of columns needs for the right operand."""
-        size = self.form.itemsize
-        if self.right in (Use.IN_PLACE, Use.IN_REGISTERS) or self.right_source is None:
-            return 0
-        if self.right is Use.PACKED:
-            return n.positions * self.k.positions * size
-        inner = n.inner_extents() | self.k.inner_extents()
-        return box_size(self.right_source, inner) * size
 
     def block_rows(self, m: Cut, rows: int) -> int:
         """Half of L2 for the rows of a block; blocks of equal size."""

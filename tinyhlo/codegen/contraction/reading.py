@@ -37,7 +37,7 @@ class Reading:
         right: Source | None, computed: bool, lanes: int, step: Cut, streamed: int,
     ) -> None:  # fmt: skip
         self.c, self.form, self.target = layout.contraction, form, target
-        self.shape = self.c.left.shape
+        self.shape, self.by_row = self.c.left.shape, layout.by_row
         self.left, self.right, self.computed = left, right, computed
         self.lanes, self.step, self.streamed = lanes, step, streamed
 

@@ -71,9 +71,9 @@ def tile_slots(rows: int, vectors: int, depth: int, target: Target, late: int = 
     return point * depth + TILE_SLOTS + STORE_SLOTS * sums
 
 
-def issue_slots(plan: Plan, target: Target) -> int:
-    """Of all chunks, as if each thread had as many."""
-    threads, rows = target.threads, plan.rows + (1 if plan.form.bias else 0)
+def issue_slots(plan: Plan, target: Target, threads: int, more: int = 0) -> int:
+    """Of all chunks, as if each thread had as many; each takes so many `more`."""
+    rows = plan.rows + (1 if plan.form.bias else 0)
     depth = plan.steps * ceil_div(plan.depth, plan.form.unit)
     late = 0 if stays_near(plan, target) else LATE.get(plan.right, 0)
     if plan.form.of_matrices:
@@ -82,7 +82,7 @@ def issue_slots(plan: Plan, target: Target) -> int:
         tile = tile_slots(rows, plan.vectors, depth, target, late)
     count = (plan.block_tiles if plan.shared else plan.row_tiles) * plan.panels
     few = plan.chunks < CHUNKS_A_THREAD * threads
-    return (round_up(plan.chunks, threads) if few else plan.chunks) * count * tile
+    return (round_up(plan.chunks, threads) if few else plan.chunks) * (count * tile + more)
 
 
 def stays_near(plan: Plan, target: Target) -> bool:

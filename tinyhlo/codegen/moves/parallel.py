@@ -3,7 +3,8 @@
     for i in 100000 vector 16: ...      ->  for i_strip in 28 parallel: for i in i_strip*3584 ..
     sum = 0; for j in ... reduce: ...   ->  a sum of each strip, in parallel; then the sum of these
 
-The pieces depend on extents alone, so results are the same bits on any number of threads.
+Those of a sum depend on extents alone, so results are the same bits on any number of threads. More
+threads have more pieces of the rest.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ PARALLEL_WORK = 1 << 17  # operations below which a fork costs more than it save
 MISS = 8.0  # operations that a line from beyond the second cache takes the time of
 UNSURE = 16  # times as much or as little work: a search may find out what is better
 STRIPS = 32  # pieces of a long loop: enough to balance, few enough to keep vectors long
+FEWEST_A_THREAD = 2  # of such pieces
 SMALL_STRIP = 512
 
 
@@ -50,7 +52,7 @@ def parallelised(body: Body, least: float, target: Target, moves: Moves) -> Body
         elif not isinstance(statement, Loop) or not is_shared(statement, least, target, moves):
             result.append(statement)
         elif statement.axis in (Axis.SERIAL, Axis.VECTOR):
-            result.append(parallel(statement, moves))
+            result.append(parallel(statement, strips_for(target), moves))
         elif statement.axis is Axis.REDUCE and can_split(statement, result):
             result = with_strips(result, statement, moves)
         else:
@@ -83,26 +85,32 @@ def is_shared(loop: Loop, least: float, target: Target, moves: Moves) -> bool:
     return moves.choose(f"threads {loop.var.name}", answers)
 
 
-def parallel(loop: Loop, moves: list[str]) -> Loop:
+def strips_for(target: Target) -> int:
+    """As many for each thread."""
+    threads = target.threads
+    return round_up(max(STRIPS, FEWEST_A_THREAD * threads), threads)
+
+
+def parallel(loop: Loop, strips: int, moves: list[str]) -> Loop:
     """The loop itself when it has no lanes and enough turns, else its strips or pieces. A loop in
     lanes of few turns goes inside of the one that it repeats."""
     inner = only_loop(loop) if loop.axis is Axis.VECTOR else None
-    few = loop.var.extent < STRIPS * loop.width
+    few = loop.var.extent < strips * loop.width
     if inner and inner.axis is Axis.SERIAL and few:
         loop = replace(inner, body=(replace(loop, body=inner.body),))
     if loop.axis is Axis.SERIAL and loop.var.extent >= 2:
-        if loop.var.extent < STRIPS and (pieces := in_pieces(loop, moves)):
+        if loop.var.extent < strips and (pieces := in_pieces(loop, strips, moves)):
             return pieces
         moves.append(f"parallel {loop.var.name}")
         return replace(loop, axis=Axis.PARALLEL)
-    length = strip_length(loop)
+    length = strip_length(loop, strips)
     if length >= loop.var.extent:
         return loop
     moves.append(f"parallel {loop.var.name}/{length}")
     return in_strips(loop, length)
 
 
-def in_pieces(loop: Loop, moves: list[str]) -> Loop | None:
+def in_pieces(loop: Loop, strips: int, moves: list[str]) -> Loop | None:
     """A loop of few turns around nothing but another, whose strips are shared as well.
 
     for i in 8:               for ij_piece in 32 parallel:
@@ -110,12 +118,12 @@ def in_pieces(loop: Loop, moves: list[str]) -> Loop | None:
                                 for j in ij_piece%4*25 .. +25 of 100: ...
     """
     outer, inner, turns = [loop], only_loop(loop), loop.var.extent
-    while inner and turns * inner.var.extent < STRIPS and (next_ := only_loop(inner)):
+    while inner and turns * inner.var.extent < strips and (next_ := only_loop(inner)):
         outer.append(inner)
         turns, inner = turns * inner.var.extent, next_
     if inner is None:
         return None
-    length = strip_length(inner, ceil_div(STRIPS, turns))
+    length = strip_length(inner, ceil_div(strips, turns))
     count = ceil_div(inner.var.extent, length)
     if count < 2:
         return None

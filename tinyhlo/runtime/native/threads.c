@@ -18,6 +18,7 @@
    take as long as without it: whoever wakes a worker that is on its own core sends it elsewhere. */
 #define _GNU_SOURCE
 #include "core.h"
+#include "parts.h"
 
 #include <fenv.h>
 #include <pthread.h>
@@ -29,7 +30,6 @@ enum {
   SPINS = 4000, /* about 50 us on current x86: longer than the gap between two kernels */
   PATIENCE = SPINS / 4, /* before the core is offered to others */
   OFFERS = 64, /* spins from one offer to the next */
-  ROUNDS = 5, /* at most */
   WAKES = 4, /* other threads that a thread wakes */
   WORKER_STACK_BYTES = 16 << 20,
   UNKNOWN = -1,
@@ -48,7 +48,7 @@ typedef struct {
    hours.
    What one thread writes lies in lines of its own. */
 typedef struct {
-  _Alignas(64) _Atomic uint64_t claims[ROUNDS];
+  _Alignas(64) _Atomic uint64_t claims[MOST_ROUNDS];
   _Alignas(64) _Atomic bool asleep;
   _Atomic bool signalled; /* and it has not run since */
   _Atomic bool sent_away; /* from its waker's core, until it begins a task */
@@ -98,20 +98,6 @@ static uint64_t number_of(uint64_t value) { return value >> 16; }
 static int32_t rounds_of(uint64_t value) { return (int32_t)(value >> 12 & 0xf); }
 static int32_t threads_of(uint64_t value) { return (int32_t)(value & 0xfff); }
 
-/* Where a thread's part of a round begins. */
-static int64_t part_begin(int32_t thread, int round) {
-  int64_t left = task.count >> round;
-  int64_t share = round == task.rounds - 1 ? left : left - (left >> 1);
-  return task.count - left + share * thread / task.threads;
-}
-
-/* So many that the last one has an iteration for each thread, if there may be as many. */
-static int32_t rounds_for(int64_t count, int32_t threads) {
-  int32_t rounds = 1;
-  while (rounds < ROUNDS && count >> (rounds - 1) > threads) rounds++;
-  return rounds;
-}
-
 /* Claim a thread's part of a round for task `number`: false where somebody has. A task is over when
    all its parts are claimed and done, so who comes late finds its number, or a later one. */
 static bool claim(int32_t thread, int round, uint64_t number) {
@@ -132,7 +118,8 @@ static void run_parts(int32_t self, uint64_t value) {
     for (int round = 0; round < rounds; round++) {
       if (!claim(thread, round, number)) continue;
       tiny_flush_denormals(task.flush);
-      int64_t begin = part_begin(thread, round), end = part_begin(thread + 1, round);
+      int64_t begin = part_begin(task.count, threads, rounds, thread, round);
+      int64_t end = part_begin(task.count, threads, rounds, thread + 1, round);
       if (begin < end) task.body(task.context, begin, end);
       done++;
     }
