@@ -180,6 +180,9 @@ bench-sweep: .venv/.installed  ## time functions of one operation against XLA:CP
 bench-random: .venv/.installed  ## time N=200 random operations from number K=0 on against XLA:CPU
 	@.venv/bin/python -m benchmarks.sweep --random $(or $(N),200) --first $(or $(K),0)
 
+bench-cores: .venv/.installed  ## estimate programs on CORES=8,16,64 cores from their parts, timed on one
+	@.venv/bin/python -m benchmarks.cores --cores "$(or $(CORES),8,16,64)" --only "$(ONLY)" --loops $(or $(LOOPS),0)
+
 # ONLY="repeated, " runs these; all of them take half an hour.
 bench-pairs: .venv/.installed  ## time pairs of steps, each producer with each consumer, against XLA:CPU
 	@.venv/bin/python -m benchmarks.sweep --pairs --rounds 1 --only "$(ONLY)"
@@ -221,5 +224,5 @@ clean:  ## remove what the targets made
 
 .PHONY: help venv demo test test-313 test-narrow test-device test-cuda test-hip test-metal test-qcom test-emulated \
 	test-webgpu emulators lint bench conformance jax-suite jax-suite-newest artifacts \
-	fuzz harnesses programs ecosystem bench-workloads bench-sweep bench-random bench-pairs bench-models bench-large accuracy docs \
+	fuzz harnesses programs ecosystem bench-workloads bench-sweep bench-random bench-cores bench-pairs bench-models bench-large accuracy docs \
 	counts random-programs random-jax random-views clean

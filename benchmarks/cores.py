@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import re
 import statistics
 import subprocess
 import tempfile
@@ -36,9 +37,11 @@ from benchmarks.runner import warm_devices
 from tinyhlo.compiler import compile_stages
 from tinyhlo.config import from_environment
 from tinyhlo.runtime import c_compiler, core, jit
+from tinyhlo.runtime.executable import Executable
 
 FORK_SECONDS = 2e-6
 CALLS = 9
+MOST_CORES, MOST_TASKS = 256, 1 << 16  # of cores.c
 
 
 class Task(ctypes.Structure):
@@ -73,7 +76,7 @@ class Imagined:
         flags = ("-std=gnu11", "-O2", "-fPIC", "-shared", f"-I{native}")
         subprocess.run([*compiler, *flags, "-o", str(library), str(source)], check=True)
         self.library = ctypes.CDLL(str(library))
-        self.tasks = (Task * (1 << 16)).in_dll(self.library, "cores_tasks")
+        self.tasks = (Task * MOST_TASKS).in_dll(self.library, "cores_tasks")
         self.count = ctypes.c_int64.in_dll(self.library, "cores_task_count")
         self.threads = ctypes.c_int32.in_dll(self.library, "cores_threads")
 
@@ -87,18 +90,21 @@ class Imagined:
     def call(self, caller: Caller) -> Call:
         self.count.value = 0
         seconds = caller.seconds(1)
-        ran = [self.tasks[k] for k in range(self.count.value)]
+        ran = [self.tasks[k] for k in range(min(self.count.value, MOST_TASKS))]
         work, span = (1e-9 * sum(getattr(t, name) for t in ran) for name in ("work", "span"))
         alone = seconds - work
         tasks = tuple((t.work, t.span, t.longest, t.count, t.threads, t.most) for t in ran)
         return Call(alone + span + FORK_SECONDS * len(ran), alone, work, span, tasks)
 
+    def compiled(self, source: Source, threads: int) -> Executable:
+        """For so many threads; `in_place` of the pool, as it is linked when it is compiled."""
+        config = replace(from_environment(), cache=0, threads=threads)
+        return compile_stages(source.code, config)[1]
+
     def measured(self, source: Source, threads: int) -> Call:
         """The call of middle length."""
         with self.in_place(threads):
-            config = replace(from_environment(), cache=0, threads=threads)
-            executable = compile_stages(source.code, config)[1]
-            caller = Caller(executable, source.arguments)
+            caller = Caller(self.compiled(source, threads), source.arguments)
             calls = sorted((self.call(caller) for _ in range(CALLS)), key=lambda c: c.seconds)
         return calls[CALLS // 2]
 
@@ -132,7 +138,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="a regular expression on the programs' names")
     parser.add_argument("--loops", type=int, default=0, help="list so many loops of each")
     options = parser.parse_args(arguments)
-    counts = [int(number) for number in options.cores.split(",")]
+    if not re.fullmatch(r"[1-9]\d*(,[1-9]\d*)*", options.cores):
+        parser.error(f"--cores: numbers like 8,16,64, not {options.cores!r}")
+    counts = [min(int(number), MOST_CORES) for number in options.cores.split(",")]
     warm_devices()
     console = Console(stderr=True)
     heads = [f"{what} {n}" for n in counts for what in ("faster", "work", "even", "alone")]

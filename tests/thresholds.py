@@ -40,10 +40,11 @@ codegen.contraction.worth: MIN_WORK=1,1024 FILLED_WORK=1,256 ACROSS_WORK=1,48
 codegen.contraction.planner: PARALLEL_WORK=16,1024,524288 MAX_DEPTH=64,1024
 codegen.contraction.planner: ACROSS_DEPTH=16,256 RIGHT_BYTES=256,4096,1048576
 codegen.contraction.planner: SHARED_BYTES=4096,16777216 SHARED_RIGHT_BYTES=1024,262144
-codegen.contraction.planner: SHARED_WORK=1,134217728 SHARED_COLUMNS=16,512 SUMS_BYTES=256,1048576
+codegen.contraction.planner: SHARED_WORK=1,67108864 SHARED_COLUMNS=16,512 SUMS_BYTES=256,1048576
 codegen.contraction.planner: FEW_PANELS=1,4 WAYS=4,8 MOST_SHARING=2,16 FEW_SUMS=64,65536
 codegen.contraction.planner: PARTS_SUMS=256,524288 ROW_BYTES=128,32768 SUMS_SHARE=1,8
 codegen.contraction.reading: REUSE=1,1.5 FEW_ROWS=1,18,64 FETCHED_ROWS=8,128 FETCHED_BYTES=16,128
+codegen.contraction.chunks: SHARED_LINE_SLOTS=0,200,100000
 codegen.contraction.reading: NEAR_ROWS=16,256
 codegen.llvm.guards: FAR=0,1024
 codegen.llvm.statements: STACK_BYTES=64,16384

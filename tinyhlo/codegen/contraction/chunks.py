@@ -25,7 +25,7 @@ from tinyhlo.target import LINE_BYTES
 LEFT_SLOTS = {Use.IN_PLACE: 10, Use.STAGED: 15, Use.PACKED: 50}
 RIGHT_SLOTS = {Use.IN_PLACE: 5, Use.IN_REGISTERS: 2, Use.STAGED: 15, Use.PACKED: 14}
 # packed where memory goes along the depth, where it goes along neither, and from beyond L2
-TURNED_SLOTS, GATHERED_SLOTS, FAR_SLOTS = 24, 80, 42
+TURNED_SLOTS, GATHERED_SLOTS, FAR_SLOTS = 24, 100, 42
 SHARED_LINE_SLOTS = 200  # until a line of results is there that another core has
 MATRIX_ROW_SLOTS = {Use.IN_PLACE: 1, Use.STAGED: 4, Use.PACKED: 4}
 SLOTS_A_MATRIX_SLOT = 4  # that pass in one of a tile made of matrices
@@ -75,11 +75,11 @@ class Costs:
     def waits(self, plan: Plan) -> int:
         """Slots that a chunk waits for lines of results which another thread writes beside it, or
         has fetched early. Deep products hide them."""
-        if plan.n.blocks == 1:
+        whole = plan.n.positions * self.form.sums.itemsize % LINE_BYTES == 0
+        if plan.n.blocks == 1 or (whole and self.form.of_matrices):
             return 0
         points = plan.steps * ceil_div(self.k.positions, self.form.unit)
         slots = max(self.copy_slots(SHARED_LINE_SLOTS) - points, 0)
-        whole = plan.n.positions * self.form.sums.itemsize % LINE_BYTES == 0
         return plan.m.positions * (slots if whole else 2 * slots)
 
     def left_slots(self, use: Use) -> int:
