@@ -71,7 +71,7 @@ codegen.moves.turned: NEAR_PAGES=1,4,256 FEW_ROWS=4,48 SHARED=2,16 OVERLAP=1.03,
 codegen.moves.write_out: MANY_ROWS=2,1024 MOST_ITERATIONS=4,32
 codegen.render: BRIEF=-1,8192,1000000000
 codegen.row_chain.pack: PARALLEL_WORK=16,8192 BLOCK_ROWS=4,16,64
-codegen.sort.lower: BLOCK=8,64,16384
+codegen.sort.lower: BLOCK=8,64,16384 COUNTS=1,3072
 codegen.sort.radix: STRIP=64,512
 codegen.sort.select: LONG=16,131072
 schedule.passes.accumulate: FEWER=1,2

@@ -100,7 +100,8 @@ def test_equal_keys_move_nothing() -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 40])  # 40: as shares are even, 39 blocks are all
-def test_blocks_of_one_row(threads: int) -> None:
+def test_blocks_of_one_row(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lower_sort, "COUNTS", 1)  # as many threads as have a block
     length = max(3, threads) * lower_sort.BLOCK + 17
     graph = sorting((I32, I32), (length,), 0, less_than(I32), 2)
     column = values((length,), I32, 1000)
@@ -108,6 +109,13 @@ def test_blocks_of_one_row(threads: int) -> None:
     order = np.argsort(column, kind="stable")
     np.testing.assert_array_equal(found[0], column[order])
     np.testing.assert_array_equal(found[1], order)
+
+
+def test_threads_that_share_a_row() -> None:
+    """All of two; of many those whose counts take no longer than their elements."""
+    assert [lower_sort.threads_of_row(length, 2) for length in (1000, 30_000, 40_000)] == [1, 1, 2]
+    many = [lower_sort.threads_of_row(10**k, 64) for k in (4, 5, 6, 7, 8)]
+    assert many == [1, 5, 18, 57, 64]
 
 
 def test_the_way_follows_the_length() -> None:

@@ -14,7 +14,7 @@ row are wanted, they are found without sorting it, one after the other in a shor
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import inf
+from math import inf, isqrt
 
 from tinyhlo.codegen.expressions import Expression, Load, Memory
 from tinyhlo.codegen.loops import Allocate, Axis, Loop, LoopProgram, Statement, Store
@@ -32,6 +32,7 @@ from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
 
 BLOCK = 1 << 14  # elements of one row that are worth a thread of their own
+COUNTS = 3 << 10  # elements that take as long as adding up what a thread has counted
 
 
 def lower_sort(kernel: Kernel, target: Target) -> LoopProgram:
@@ -117,8 +118,13 @@ def choose_way(root: Sort, order: Order | None, length: int, threads: int, targe
     if counting_cost(order, length, target) <= moving_cost(order, length):
         statements = rank_sort(order, columns, length, lanes)
         return Way(columns, statements, constant(length))
-    layout = Row(columns, length, max(1, min(threads, length // BLOCK)))
+    layout = Row(columns, length, threads_of_row(length, threads))
     return Way(columns, radix_sort(order, layout, lanes), layout.origin)
+
+
+def threads_of_row(length: int, threads: int) -> int:
+    """With more the counts of all of them take longer than their shares of the row."""
+    return max(1, min(threads, length // BLOCK, isqrt(length // COUNTS)))
 
 
 # Costs: nanoseconds of one row on one 3 GHz core, measured (docs/decisions/0014-sort.md).
