@@ -3,7 +3,6 @@
    imagined. In place of `tiny_parallel`. */
 #define _GNU_SOURCE
 #include <stdbool.h>
-#include <string.h>
 #include <time.h>
 
 #include "parts.h"
@@ -11,6 +10,7 @@
 #define API __attribute__((visibility("default")))
 enum { MOST_THREADS = 256, MOST_TASKS = 1 << 16 };
 
+/* As core.h's TinyBody. */
 typedef void (*Body)(void* context, int64_t begin, int64_t end);
 
 /* Nanoseconds of all parts, of the last thread to end, and of the longest part. */
@@ -31,6 +31,7 @@ static int64_t now(void) {
   return time.tv_sec * INT64_C(1000000000) + time.tv_nsec;
 }
 
+/* When the last thread is done, if whoever is idle takes what is left, its own parts first. */
 static int64_t span_of(int32_t threads, int32_t rounds, int64_t taken[][MOST_ROUNDS]) {
   int64_t ends[MOST_THREADS] = {0}, last = 0;
   int32_t next[MOST_THREADS] = {0}; /* round that nobody has of each thread's parts */

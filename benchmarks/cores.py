@@ -25,7 +25,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 from rich.console import Console
@@ -60,11 +59,11 @@ class Call:
     alone: float
     work: float
     span: float
-    tasks: tuple[tuple[int, ...], ...]
+    tasks: tuple[Task, ...]
 
 
-class Imagined:
-    """The simulator, in place of the pool."""
+class Simulator:
+    """A pool of imagined threads, in place of the one that there is."""
 
     def __init__(self, folder: Path) -> None:
         library = folder / "cores.so"
@@ -90,11 +89,11 @@ class Imagined:
     def call(self, caller: Caller) -> Call:
         self.count.value = 0
         seconds = caller.seconds(1)
-        ran = [self.tasks[k] for k in range(min(self.count.value, MOST_TASKS))]
-        work, span = (1e-9 * sum(getattr(t, name) for t in ran) for name in ("work", "span"))
+        ran = self.tasks[: min(self.count.value, MOST_TASKS)]
+        tasks = tuple(map(Task.from_buffer_copy, ran))  # the next call writes over them
+        work, span = (1e-9 * sum(getattr(t, name) for t in tasks) for name in ("work", "span"))
         alone = seconds - work
-        tasks = tuple((t.work, t.span, t.longest, t.count, t.threads, t.most) for t in ran)
-        return Call(alone + span + FORK_SECONDS * len(ran), alone, work, span, tasks)
+        return Call(alone + span + FORK_SECONDS * len(tasks), alone, work, span, tasks)
 
     def compiled(self, source: Source, threads: int) -> Executable:
         """For so many threads; `in_place` of the pool, as it is linked when it is compiled."""
@@ -123,11 +122,11 @@ def loops_table(call: Call, cores: int, most: int) -> Table:
     table = Table(
         "loop", "work us", "span us", "faster", "longest part", "count", "threads", "worth"
     )
-    order = sorted(enumerate(call.tasks), key=lambda item: item[1][0] / cores - item[1][1])
-    for number, (work, span, longest, count, threads, worth) in order[:most]:
-        shown = (f"{x / 1e3:.1f}" for x in (work, span))
-        rest = (f"{work / span:.1f}", f"{longest / 1e3:.1f}", count, threads, worth)
-        table.add_row(str(number), *shown, *map(str, rest))
+    order = sorted(enumerate(call.tasks), key=lambda item: item[1].work / cores - item[1].span)
+    for number, task in order[:most]:
+        times = (task.work / 1e3, task.span / 1e3, task.work / task.span, task.longest / 1e3)
+        counts = (task.count, task.threads, task.most)
+        table.add_row(str(number), *(f"{x:.1f}" for x in times), *map(str, counts))
     return table
 
 
@@ -141,19 +140,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not re.fullmatch(r"[1-9]\d*(,[1-9]\d*)*", options.cores):
         parser.error(f"--cores: numbers like 8,16,64, not {options.cores!r}")
     counts = [min(int(number), MOST_CORES) for number in options.cores.split(",")]
+    chosen = list(sources(options.only))
+    if not chosen:
+        parser.error(f"--only: no program is called like {options.only!r}")
     warm_devices()
     console = Console(stderr=True)
     heads = [f"{what} {n}" for n in counts for what in ("faster", "work", "even", "alone")]
     table = Table(Column("program", no_wrap=True), "1 core us", *heads)
     speeds: dict[int, list[float]] = {n: [] for n in counts}
-    details: list[Any] = []
+    details: list[str | Table] = []
     with tempfile.TemporaryDirectory() as folder:
-        imagined = Imagined(Path(folder))
-        for source in track(list(sources(options.only)), console=console):
-            one = imagined.measured(source, 1)
+        simulator = Simulator(Path(folder))
+        for source in track(chosen, console=console):
+            one = simulator.measured(source, 1)
             row = [source.name, f"{one.seconds * 1e6:.1f}"]
             for cores in counts:
-                call = imagined.measured(source, cores)
+                call = simulator.measured(source, cores)
                 speeds[cores].append(one.seconds / call.seconds)
                 row += cells(one, call, cores)
                 if options.loops:

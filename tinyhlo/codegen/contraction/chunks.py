@@ -3,8 +3,8 @@
 In: cuts of rows and of columns from coarse to fine. Out: pairs of them that feed all threads; issue
 slots of a plan, with what each of its chunks copies or reads from far away:
 
-    512x512 times 512x512 f32, 16 threads, AVX-512  ->  4 blocks of 128 rows by 8 of 64 columns;
-                                                32 of 16 rows would each pack all columns
+    512x512 times 512x512 f32, 16 threads, two wide multiply-adds a cycle  ->  2 blocks of 256 rows
+                     by 8 of 64 columns; 32 blocks of 16 rows would each pack all columns
 
 The numbers were fitted to what was measured (docs/decisions/0094-chunks.md).
 """
@@ -91,6 +91,7 @@ class Costs:
         return LEFT_SLOTS[Use.PACKED if far else use]
 
     def slots_of_columns(self) -> int:
+        """Of a vector of columns, by how far apart memory has them."""
         source, fast = self.reading.right, self.c.n[-1]
         if self.right is not Use.PACKED or source is None:
             return RIGHT_SLOTS[self.right]

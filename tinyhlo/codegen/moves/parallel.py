@@ -86,7 +86,7 @@ def is_shared(loop: Loop, least: float, target: Target, moves: Moves) -> bool:
 
 
 def strips_for(target: Target) -> int:
-    """As many for each thread."""
+    """Pieces of a loop whose turns do not depend on each other: a multiple of the threads."""
     threads = target.threads
     return round_up(max(STRIPS, FEWEST_A_THREAD * threads), threads)
 
