@@ -34,7 +34,7 @@ from tinyhlo.ir.graph import Graph, Node, Param, TensorType
 from tinyhlo.ir.joining import join
 from tinyhlo.ir.ops import Op
 from tinyhlo.runtime.processors import named_target
-from tinyhlo.schedule.items import find_items
+from tinyhlo.schedule.items import SHARED_WORK, find_items
 from tinyhlo.schedule.joined import MANY_SLICES, is_joined
 from tinyhlo.schedule.values import LINE_WORK, MEMORY_WORK
 
@@ -77,6 +77,27 @@ def test_dear_value_is_stored_whose_uses_see_it_under_another_shape() -> None:
     first, second = elementwise(Op.ADD, seen, seen), elementwise(Op.MUL, seen, seen)
     assert set(items(first, second)) == {shared, first, second}
     assert items(elementwise(Op.SUB, first, second))[:-1] == ()
+
+
+def halves(x: Node, overlap: int) -> Node:
+    """The sum of two slices of rows that are turned and, if they overlap, padded before."""
+    (n, m), none = x.shape, (0,) * 2
+    turned = permute(pad(x, scalar(0, F32), none, (overlap, 0), none), (1, 0))
+    first = slice_(turned, (0, 0), (m, n - 1), (1, 1) if overlap else (1, 2))
+    second = slice_(turned, (0, 1), (m, n), (1, 1) if overlap else (1, 2))
+    return elementwise(Op.ADD, first, second)
+
+
+def test_dear_value_is_stored_of_which_slices_overlap_in_another_order() -> None:
+    """Level by level of a wavelet each element would be computed four times as often. Slices that
+    have nothing in common compute each once."""
+    value: Node = param(0, (64, 64), F32)
+    for _ in range(SHARED_WORK):
+        value = elementwise(Op.SIN, value)
+    found = find_items(Graph((value.type,), (halves(value, 1),)), PLAIN).why
+    assert value in found
+    apart = halves(value, 0)
+    assert value not in find_items(Graph((value.type,), (apart,)), PLAIN).why
 
 
 def test_dear_value_is_stored_of_which_a_half_is_used_twice() -> None:

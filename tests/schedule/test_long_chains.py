@@ -48,6 +48,17 @@ def test_a_chain_of_moderate_length_is_one_kernel() -> None:
     assert len(program.body) == 1
 
 
+def test_what_goes_around_a_cut_of_a_chain_is_stored_there() -> None:
+    """Of x + f(x) again and again each kernel would compute x anew from the first one on."""
+    length, y = 300, X
+    for _ in range(length):
+        y = add(y, mul(elementwise(Op.SIN, y), Y))
+    program = planned(Graph((X.type, Y.type), (y,)), [normal(10), 1e-3 * normal(10, seed=1)])
+    kernels = [launch.kernel.graph.nodes() for launch in launches(program.body)]
+    sines = [node for nodes in kernels for node in nodes if getattr(node, "op", None) is Op.SIN]
+    assert len(kernels) > 1 and len(sines) == length
+
+
 def test_a_long_chain_ends_in_a_reduction_to_two_values() -> None:
     """Its results are items, the node that makes both is none."""
     x, y = (param(k, (3, 2, 10), F32) for k in range(2))

@@ -58,6 +58,7 @@ SERIAL_WORK = 24  # and one that a scatter would compute without vectors
 # Operations one after the other in one kernel. Longer code is no faster, and what LLVM needs for it
 # grows: pieces of one length are often equal and then compiled once.
 LONGEST_CHAIN = 1024
+FOLLOWS = f"follows {LONGEST_CHAIN} operations in one kernel"
 MOST_COUNTING = 32  # operations on positions that count as none
 MOST_FOLDED = 4  # reshapes that join axes before a value that is joined
 
@@ -96,7 +97,7 @@ class Walk:
 
 
 def find_items(graph: Graph, target: Target) -> Items:
-    """Walk the graph once, inputs first."""
+    """Walk the graph, inputs first: once, or twice where long chains are cut."""
     nodes = graph.nodes()
     users = users_of(nodes)
     views = {node: transform_views(node) for node in nodes}
@@ -105,17 +106,14 @@ def find_items(graph: Graph, target: Target) -> Items:
     for value, reason in needed(graph, nodes, users, views, inlined):
         if not is_in_memory(value):
             why.setdefault(value, reason)
-    meeting = meeting_points(nodes, users, why)
     for value in read_by_windows(nodes, users):
         why.setdefault(value, "joined, and read by many slices")
-    walk = Walk(users, meeting, taken_as_stored(target), inlined, why)
-    for node in nodes:
-        stored = is_in_memory(node)
-        if not stored:
-            measure(walk, node)
-        for rule in FOR_STRUCTURES if stored else RULES:
-            for value, reason in rule(walk, node):
-                why.setdefault(value, reason)
+    walk = Walk(users, meeting_points(nodes, users, why), taken_as_stored(target), inlined, why)
+    walk_through(walk, nodes)
+    if any(reason == FOLLOWS for reason in why.values()):  # what flowed together is cut apart there
+        meeting = meeting_points(nodes, users, why)
+        walk = Walk(users, meeting, walk.narrow, inlined, why, walk.apart)
+        walk_through(walk, nodes)
     for value in tuple(across_others(nodes, why.keys(), target)):
         walk.apart.add(value)
         why.setdefault(value, "lies across what it is combined with, and is turned once")
@@ -124,6 +122,17 @@ def find_items(graph: Graph, target: Target) -> Items:
     structures = tuple(node for node in nodes if isinstance(node, STRUCTURES))
     in_order = {node: why[node] for node in nodes if node in why}
     return Items(in_order, structures, walk.depth, frozenset(walk.apart))
+
+
+def walk_through(walk: Walk, nodes: Sequence[Node]) -> None:
+    """Note of each node what the rules want to be stored."""
+    for node in nodes:
+        stored = is_in_memory(node)
+        if not stored:
+            measure(walk, node)
+        for rule in FOR_STRUCTURES if stored else RULES:
+            for value, reason in rule(walk, node):
+                walk.why.setdefault(value, reason)
 
 
 def needed(
@@ -184,7 +193,7 @@ def one_by_one(walk: Walk, node: Node) -> Reasons:
 def long_way(walk: Walk, node: Node) -> Reasons:
     """A stage of a very long chain. What makes several values is none: each of them is an item."""
     if walk.depth[node] > LONGEST_CHAIN and base(node) is node and node.type != ir.VOID:
-        yield node, f"follows {LONGEST_CHAIN} operations in one kernel"
+        yield node, FOLLOWS
 
 
 def multiplied(walk: Walk, node: Node) -> Reasons:
@@ -282,19 +291,23 @@ def folded(walk: Walk, node: Node) -> Reasons:
 
 
 def shared(walk: Walk, node: Node) -> Reasons:
-    """A value that is used several times, be it under another shape, or a half of it."""
+    """A value that is used several times, be it in another order, padded, or a half of it."""
     if not isinstance(node, (Elementwise, ir.Gather)):
         return
     users, cost, size = walk.users, walk.work[node], node.type.size
-    seen = node
+    seen, turned = node, False
     while len(users[seen]) == 1:
         (user,) = users[seen]
         half = cost >= SHARED_HALF and isinstance(user, ir.Slice) and 2 * user.type.size >= size
-        if not (half or isinstance(user, ir.Reshape)):
+        if not (half or isinstance(user, (*TURNED, ir.Pad))):
             break
+        turned |= not isinstance(user, (ir.Slice, ir.Reshape))
         seen = user
     count = len(users[seen])
     if count < 2 or walk.meeting[seen] is not seen:
+        return
+    taken = sum(user.type.size for user in users[seen])
+    if turned and taken <= OVERLAP * size:  # by slices that have next to nothing in common
         return
     if cost >= SHARED_WORK or (count > 2 and cost >= SHARED_WORK // 2):
         yield node, f"{cost} operations each, used {count} times"
