@@ -21,6 +21,7 @@ from tinyhlo.codegen.llvm.convert import bitcast, plain_cast, saturates
 from tinyhlo.codegen.llvm.types import (
     constant_bits,
     float_text,
+    lanes_type,
     literal_text,
     scalar_type,
     splat,
@@ -220,10 +221,12 @@ def float_extreme(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, la
     bound = Lanes(b, y, dtype, lanes).number
     if bound is not None and not np.isnan(bound):
         return bounded(b, op, x, y, float(bound), dtype, lanes)
-    if lanes > 1 and not b.masks:
-        return b.math("maximum" if op is Op.MAX else "minimum", dtype, lanes, x, y)
     if b.masks:
         return ranged(b, op, arguments, dtype, lanes)
+    if lanes > 1 and b.takes_second:
+        return in_both_orders(b, op, x, y, dtype, lanes)
+    if lanes > 1:
+        return b.math("maximum" if op is Op.MAX else "minimum", dtype, lanes, x, y)
     # LLVM would ask for the sign of one number by a jump
     return FLOATS[op](*(Lanes(b, text, dtype, lanes) for text in arguments)).text
 
@@ -241,6 +244,27 @@ def bounded(b: Builder, op: Op, x: str, y: str, bound: float, dtype: DType, lane
     if wins and op is Op.MAX:  # -0.0 becomes +0.0
         return b.value(f"fadd {type_} {value}, zeroinitializer")
     return value
+
+
+def in_both_orders(b: Builder, op: Op, x: str, y: str, dtype: DType, lanes: int) -> str:
+    """By x86's own instruction, which returns its second operand when unordered or equal: the two
+    orders differ in the bits of zeros, of which -0 has more, and where NaN meets a number, whose
+    bits NaN has besides its own if both are put together."""
+    order, type_ = "ogt" if op is Op.MAX else "olt", value_type(dtype, lanes)
+    bits = lanes_type(f"i{dtype.bits}", lanes)
+    both: list[str] = []
+    for one, other in ((x, y), (y, x)):
+        better = b.value(f"fcmp {order} {type_} {one}, {other}")
+        found = b.select(better, one, other, type_, lanes)
+        both.append(b.value(f"bitcast {type_} {found} to {bits}"))
+    if op is Op.MIN:
+        result = b.value(f"or {bits} {both[0]}, {both[1]}")
+    else:
+        result = b.value(f"and {bits} {both[0]}, {both[1]}")
+        unordered = b.value(f"fcmp uno {type_} {x}, {y}")
+        wide = b.value(f"sext {lanes_type('i1', lanes)} {unordered} to {bits}")
+        result = b.value(f"or {bits} {result}, {wide}")
+    return b.value(f"bitcast {bits} {result} to {type_}")
 
 
 def ranged(b: Builder, op: Op, arguments: Sequence[str], dtype: DType, lanes: int) -> str:

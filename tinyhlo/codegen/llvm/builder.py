@@ -20,6 +20,7 @@ class Builder:
         self.count = 0
         self.half = True  # the processor converts between f16 and f32
         self.loaded_halves: set[str] = set()  # see `convert.in_own_register`
+        self.takes_second = False  # of numbers that are unordered or equal (x86's minps, maxps)
         self.masks = False  # masks are bits in registers of their own (AVX-512), not vectors
 
     def fresh(self) -> str:

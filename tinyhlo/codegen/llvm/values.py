@@ -66,6 +66,7 @@ class Values(Scopes):
         self.b: Builder = builder
         self.registers: dict[str, Register] = {}
         builder.masks = target.vector_bytes > 32
+        builder.takes_second = target.triple.startswith("x86")
         builder.half = target.half
         self.target = target
         self.pointers = dict(pointers)
