@@ -332,6 +332,14 @@ PRODUCTS: dict[str, Operation] = {
         lambda x, y: jnp.sqrt(((x[:, None] - y) ** 2).sum(-1)),
         "f32[1000,8] f32[800,8]",
     ),
+    "nearest point": (
+        lambda x, y: ((x[:, None] - y) ** 2).sum(-1).min(1),
+        "f32[1000,16] f32[800,16]",
+    ),
+    "max-plus product": (
+        lambda x, y: (x[:, :, None] + y).max(1),
+        "f32[400,64] f32[64,500]",
+    ),
     "convolution 3x3": (convolve, "f32[4,28,28,64] f32[3,3,64,64]"),
     "convolution, depthwise": (lambda x, w: convolve(x, w, 64), "f32[4,28,28,64] f32[3,3,1,64]"),
     "convolution, eight groups": (lambda x, w: convolve(x, w, 8), "f32[4,28,28,64] f32[3,3,8,64]"),

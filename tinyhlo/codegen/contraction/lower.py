@@ -45,7 +45,7 @@ from tinyhlo.codegen.contraction.operand import (
 from tinyhlo.codegen.contraction.pack import Frame, depth_of, pack_left, pack_right
 from tinyhlo.codegen.contraction.plan import Plan, Use
 from tinyhlo.codegen.contraction.planner import plan_contraction
-from tinyhlo.codegen.contraction.worth import is_along_rows
+from tinyhlo.codegen.contraction.worth import is_along_batch, is_along_rows
 from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory, literal
 from tinyhlo.codegen.loops import (
     Allocate,
@@ -99,6 +99,8 @@ def lower_contraction(kernel: Kernel, target: Target, moves: Moves) -> LoopProgr
     lowering, c = Lowering(kernel), layout.contraction
     near = operand_strides(lowering, c.right)[c.k[-1]] <= NEAR
     if near and is_along_rows(layout, node.dtype, target, right, lowering):
+        return None
+    if is_along_batch(layout, node.dtype, target, lowering):
         return None
     computed = right is not None and in_lanes(layout, lowering)
     tried = Moves(moves.asked)

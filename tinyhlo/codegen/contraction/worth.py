@@ -23,6 +23,7 @@ ACROSS_WORK, FILLED_WORK, MIN_WORK = 48, 1 << 8, 1 << 10
 # vectors that a row has at least, for lanes along rows: of five columns and more, and of four and
 # more on which something dear is done, which lanes along the columns do
 ROW_VECTORS, ROW_VECTORS_OF_DEAR = 4, 16
+TILE_ROWS = 4  # and columns, of tiles of vectors along a batch
 
 
 def least_work(product: Contraction, right: Source | None, filled: bool) -> int:
@@ -30,6 +31,24 @@ def least_work(product: Contraction, right: Source | None, filled: bool) -> int:
     if right is not None and right.flat().coefficient(product.n[-1]) != 1:
         return max(ACROSS_WORK, FILLED_WORK // product.extent(product.batch))
     return FILLED_WORK if filled else MIN_WORK
+
+
+def is_along_batch(layout: Layout, dtype: DType, target: Target, lowering: Lowering) -> bool:
+    """Whether memory runs along the batch in both operands and in the result: tiles of vectors of
+    it (`moves/term_tiles.py`) load and store whole vectors, where each product would gather."""
+    c, result = layout.contraction, lowering.kernel.graph.results[0]
+    lanes = target.vector_bytes // dtype.itemsize
+    if dtype not in (F32, F64) or min(c.extent(c.m), c.extent(c.n)) < TILE_ROWS:
+        return False
+    steps = [operand_strides(lowering, operand) for operand in (c.left, c.right)]
+    last = max(axis for axis, extent in enumerate(result.shape) if extent > 1)
+    places = dict(zip(layout.kept, layout.places, strict=True))
+    return any(
+        places.get(axis) == last
+        and c.left.shape[axis] >= lanes
+        and steps[0][axis] == steps[1][axis] == 1
+        for axis in c.batch
+    )
 
 
 def is_along_rows(

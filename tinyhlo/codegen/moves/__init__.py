@@ -6,6 +6,7 @@ interchange    reduces in the order of memory
 margins        padded copies cut where their margins begin
 few_lanes      rows shorter than any vector, in vectors of their length
 tree_reduce    reduces by functions of several values, neighbours combined two by two
+term_tiles     sums of terms of rows and columns, as distances are, in tiles
 write_out      loops of a few iterations written out
 turned         operands that lie across, turned around in scratch
 columns        reduces across rows, row by row: `expansion` puts registers in rows of scratch

@@ -30,6 +30,7 @@ from tinyhlo.codegen.moves.row_values import before_rows
 from tinyhlo.codegen.moves.side_sums import side_by_side
 from tinyhlo.codegen.moves.staging import stage_rows
 from tinyhlo.codegen.moves.streams import streamed
+from tinyhlo.codegen.moves.term_tiles import in_tiles
 from tinyhlo.codegen.moves.tree_reduce import as_trees
 from tinyhlo.codegen.moves.turned import turn_around
 from tinyhlo.codegen.moves.vectors import vectorised
@@ -56,6 +57,7 @@ def choose_moves(
         ("margins", lambda body: body if program.in_place else without_margins(body, moves)),
         ("few lanes", lambda body: in_few_lanes(body, target, moves)),
         ("tree", lambda body: as_trees(body, target, moves, once=bool(program.in_place))),
+        ("tiles", lambda body: body if program.in_place else in_tiles(body, target, moves)),
         ("write out", lambda body: write_out(body, target, runs, moves)),
         ("turn", lambda body: turn_around(program, body, target, moves)),
         ("rows", lambda body: by_rows(body, target, moves, once=bool(program.in_place))),

@@ -92,6 +92,11 @@ def together(loop: Loop, turn: Var, first: Index, count: int) -> Loop:
     """A loop over turns of `count` results from `first` on, whose reduces are joined."""
     part = Var("part", count)
     body = substituted(loop.body, {loop.var: first + index(part)})
-    each = iterations(Loop(part, Axis.SERIAL, body), {}, {}, most_nodes=0)
+    return Loop(turn, Axis.SERIAL, all_at_once(Loop(part, Axis.SERIAL, body)))
+
+
+def all_at_once(loop: Loop) -> Body:
+    """The iterations of a loop, their reduces joined, their stores last."""
+    each = iterations(loop, {}, {}, most_nodes=0)
     stores = [s for s in each if isinstance(s, Store)]
-    return Loop(turn, Axis.SERIAL, join((*(s for s in each if s not in stores), *stores)))
+    return join((*(s for s in each if s not in stores), *stores))

@@ -104,6 +104,8 @@ class Score:
 
 def vectorised(statement: Statement, target: Target, moves: Moves) -> Statement:
     """Give the best loop of each path a vector width."""
+    if isinstance(statement, Loop) and statement.width > 1:
+        return statement
     found = in_lanes(statement, target, moves) if isinstance(statement, Loop) else None
     return found or inside(
         statement, lambda body: tuple(vectorised(s, target, moves) for s in body)
