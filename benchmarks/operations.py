@@ -336,6 +336,10 @@ PRODUCTS: dict[str, Operation] = {
         lambda x, y: ((x[:, None] - y) ** 2).sum(-1).min(1),
         "f32[1000,16] f32[800,16]",
     ),
+    "products of an innermost batch": (
+        lambda x, y: jnp.einsum("ikc,jkc->ijc", x, y),
+        "f32[64,64,64] f32[64,64,64]",
+    ),
     "max-plus product": (
         lambda x, y: (x[:, :, None] + y).max(1),
         "f32[400,64] f32[64,500]",

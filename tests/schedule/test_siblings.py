@@ -8,6 +8,8 @@ from tests.schedule.graphs import F32, add, launches, mul, normal, planned
 from tinyhlo.ir.build import param, permute, reduce, strided
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.ops import Op
+from tinyhlo.schedule.access import access
+from tinyhlo.schedule.apart import directions
 
 
 def kernels(*results: Node) -> int:
@@ -35,3 +37,9 @@ def test_parts_that_lie_between_each_other_are_one_kernel() -> None:
     x = param(0, (64, 64), F32)
     parts = [strided(x, (0, first), (64, 32), (1, 2)) for first in (0, 1)]
     assert kernels(*(mul(part, part) for part in parts)) == 1
+
+
+def test_a_reduce_of_one_element_walks_in_no_direction() -> None:
+    x = param(0, (1, 1), F32)
+    total = reduce(Op.ADD, x, (1,))
+    assert directions([total], {total: access(total, lambda node: node is x)}) == set()

@@ -148,7 +148,7 @@ def directions(items: Iterable[Node], reads: Mapping[Node, Reads]) -> set[bool]:
         kept = {index(v) for v in space.kept}
         for at in (at for places in reads[item].values() for at in places):
             moving = [i for i in at if not i.is_constant]
-            if set(moving) == own:
+            if moving and set(moving) == own:
                 found.add(moving[-1] in kept)
     return found
 
