@@ -241,8 +241,9 @@ def along_both(
     nest: Sequence[Loop], target: Target, moves: list[str], numbers: Iterator[int]
 ) -> Body:
     """A nest whose lanes run along both operands, as those of a batch that is innermost in memory:
-    rows of one by rows of the other, a vector of the batch each. Where each is read often, vectors
-    of one block of the batch are put side by side first: they lie in few sets of the caches."""
+    rows of one by rows of the other, a vector of the batch each. Where each is read often, those of
+    one vector are put side by side first, for they lie in few sets of the caches; unless there are
+    fewer such vectors than threads."""
     *outer, batch = nest
     sums, terms, var = sums_in(batch.body), loads_of_terms(batch), batch.var
     pairs = (pair for pair in itertools.combinations(outer, 2) if are_shared(*pair, terms))
@@ -259,18 +260,20 @@ def along_both(
     block, lane = Var(f"{var.name}_block", ceil_div(var.extent, lanes)), Var(LANE, lanes)
     place = at_most(index(block) * lanes, var.extent - lanes) + index(lane)
     body, aside = substituted(batch.body, {var: place}), tuple[Statement, ...]()
-    if min(rows.var.extent, columns.var.extent) >= OFTEN:
-        order = (block, *(s.var for s in below(outer[:1]) if isinstance(s, Loop)), lane)
+    left = [loop for loop in outer if loop not in (rows, columns)]
+    often = min(rows.var.extent, columns.var.extent) >= OFTEN
+    if often and block.extent * prod(loop.var.extent for loop in left) >= target.threads:
+        summed = (s.var for s in below(body) if isinstance(s, Loop))
         loads = dict.fromkeys(e for s in sums_in(body) for e in loads_of(s.value))
-        body, aside = from_scratch(body, [e for e in loads if e.depends_on(lane)], order, numbers)
+        moved = [load for load in loads if load.depends_on(lane)]
+        body, aside = from_scratch(body, moved, (rows.var, columns.var, *summed, lane), numbers)
     turns: list[Var] = []
     for loop, count in ((columns, high), (rows, ROWS)):
         turn, body = in_slots(body, loop.var, count)
         turns.insert(0, turn)
     moves.append(f"tile {rows.var.name} {ROWS} x {columns.var.name} {high} of {var.name} {lanes}")
-    inner = Loop(lane, Axis.VECTOR, body, lanes)
-    left = [loop for loop in outer if loop not in (rows, columns)]
-    return (*aside, *around(left, nested([block, *turns], (inner,))))
+    inner = nested(turns, (Loop(lane, Axis.VECTOR, body, lanes),))
+    return around(left, nested([block], (*aside, *inner)))
 
 
 def are_shared(rows: Loop, columns: Loop, terms: Sequence[Load]) -> bool:
