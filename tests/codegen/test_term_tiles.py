@@ -137,6 +137,26 @@ def test_batches_that_lie_innermost(extents: tuple[int, int, int, int], term: Pa
     check(graph, [numbers(m, k, batch), numbers(n, k, batch, seed=1)], atol=1e-4)
 
 
+def products_of_a_batch(m: int, n: int, k: int, *batch: int) -> Graph:
+    x, y = param(0, (m, k, *batch), F32), param(1, (n, k, *batch), F32)
+    shape, axes = (m, n, k, *batch), range(3, 3 + len(batch))
+    left, right = broadcast(x, shape, (0, 2, *axes)), broadcast(y, shape, (1, 2, *axes))
+    return Graph((x.type, y.type), (reduce(Op.ADD, mul(left, right), (2,)),))
+
+
+@pytest.mark.parametrize("batch", [(40,), (8, 12)])
+def test_products_of_a_batch_have_the_same_bits_on_any_number_of_threads(
+    batch: tuple[int, ...],
+) -> None:
+    """Their vectors are put side by side where there is one for each thread."""
+    graph = products_of_a_batch(64, 66, 5, *batch)
+    assert is_tiled(graph)
+    arrays = [numbers(64, 5, *batch), numbers(66, 5, *batch, seed=1)]
+    found = [run_native(graph, arrays, threads)[0].tobytes() for threads in (1, 2, 16)]
+    assert len(set(found)) == 1
+    check(graph, arrays, atol=1e-4)
+
+
 def test_two_nests_of_one_kernel_have_scratch_of_their_own() -> None:
     x, y = param(0, (40, 9), F32), param(1, (40, 9), F32)
     both = pairs(square, Op.ADD, x, y), pairs(add, Op.MAX, x, y)

@@ -40,15 +40,13 @@ def is_along_batch(layout: Layout, dtype: DType, target: Target, lowering: Lower
     lanes = target.vector_bytes // dtype.itemsize
     if dtype not in (F32, F64) or min(c.extent(c.m), c.extent(c.n)) < TILE_ROWS:
         return False
-    steps = [operand_strides(lowering, operand) for operand in (c.left, c.right)]
-    last = max(axis for axis, extent in enumerate(result.shape) if extent > 1)
-    places = dict(zip(layout.kept, layout.places, strict=True))
-    return any(
-        places.get(axis) == last
-        and c.left.shape[axis] >= lanes
-        and steps[0][axis] == steps[1][axis] == 1
-        for axis in c.batch
-    )
+    left, right = (operand_strides(lowering, operand) for operand in (c.left, c.right))
+    place = max(axis for axis, extent in enumerate(result.shape) if extent > 1)
+    places, along = dict(zip(layout.kept, layout.places, strict=True)), 1
+    for axis in sorted(c.batch, key=left.__getitem__):  # those that memory walks as one
+        if left[axis] == right[axis] == along and places.get(axis) == place:
+            along, place = along * c.left.shape[axis], place - 1
+    return along >= lanes
 
 
 def is_along_rows(

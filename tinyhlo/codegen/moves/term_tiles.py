@@ -217,9 +217,7 @@ def tiles_of(
     right = tuple(load for load in terms if load.depends_on(var))
     summed = [s.var for s in below(columns.body) if isinstance(s, Loop)]
     along = all(load.index.coefficient(var) is not None for load in right)
-    inside = {s.var for s in below((*outer, columns)) if isinstance(s, Loop)}
-    sizes = (prod(v.extent for v in inside if load.depends_on(v)) for load in right)
-    aside = sum(size * load.dtype.itemsize for size, load in zip(sizes, right, strict=True))
+    aside = bytes_of(right, [s.var for s in below((*outer, columns)) if isinstance(s, Loop)])
     if not (along and is_light(columns)) or prod(v.extent for v in summed) < shortest:
         return None
     bits = max(e.dtype.bits for e in (*terms, *values))
@@ -235,6 +233,12 @@ def tiles_of(
     held = target.l2_bytes // 8 // (ROWS * depth * bits // 8)
     block = max(held, 1) if aside > target.l2_bytes // 2 else 0
     return Tiles(outer, rows, columns, right, lanes, vectors, block, behind)
+
+
+def bytes_of(loads: Sequence[Load], variables: Sequence[Var]) -> int:
+    """What all that is loaded along some variables takes, put side by side."""
+    sizes = (prod(v.extent for v in {*variables} if load.depends_on(v)) for load in loads)
+    return sum(size * load.dtype.itemsize for size, load in zip(sizes, loads, strict=True))
 
 
 def along_both(
@@ -263,10 +267,11 @@ def along_both(
     left = [loop for loop in outer if loop not in (rows, columns)]
     often = min(rows.var.extent, columns.var.extent) >= OFTEN
     if often and block.extent * prod(loop.var.extent for loop in left) >= target.threads:
-        summed = (s.var for s in below(body) if isinstance(s, Loop))
+        order = (rows.var, columns.var, *(s.var for s in below(body) if isinstance(s, Loop)), lane)
         loads = dict.fromkeys(e for s in sums_in(body) for e in loads_of(s.value))
         moved = [load for load in loads if load.depends_on(lane)]
-        body, aside = from_scratch(body, moved, (rows.var, columns.var, *summed, lane), numbers)
+        if bytes_of(moved, order) <= MOST_ASIDE:
+            body, aside = from_scratch(body, moved, order, numbers)
     turns: list[Var] = []
     for loop, count in ((columns, high), (rows, ROWS)):
         turn, body = in_slots(body, loop.var, count)
