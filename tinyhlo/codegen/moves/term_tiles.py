@@ -20,7 +20,7 @@ memory, whose lanes run along the batch. The order of each sum stays as it is.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import prod
@@ -250,11 +250,13 @@ def along_both(
     fewer such vectors than threads."""
     *outer, batch = nest
     sums, terms, var = sums_in(batch.body), loads_of_terms(batch), batch.var
-    pairs = (pair for pair in itertools.combinations(outer, 2) if are_shared(*pair, terms))
+    steps = {load: load.index.coefficient(var) for load in terms}
+    pairs = (pair for pair in itertools.combinations(outer, 2) if are_shared(*pair, steps))
     rows, columns = next(pairs, (None, None))
     if rows is None or columns is None or not is_light(batch):
         return ()
-    if any(load.index.coefficient(var) not in (0, 1) for load in terms):
+    depth = prod(s.var.extent for s in below(batch.body) if isinstance(s, Loop))
+    if depth < SHORTEST or not {*steps.values()} <= {0, 1}:
         return ()
     whole = target.vector_bytes * 8 // max(e.dtype.bits for e in (*terms, *(s.value for s in sums)))
     lanes = whole if whole <= var.extent else whole // 2
@@ -281,13 +283,14 @@ def along_both(
     return around(left, nested([block], (*aside, *inner)))
 
 
-def are_shared(rows: Loop, columns: Loop, terms: Sequence[Load]) -> bool:
-    """Whether what the terms load depends on one of two loops of enough turns, never on both."""
-    of_rows = [load for load in terms if load.depends_on(rows.var)]
-    of_columns = [load for load in terms if load.depends_on(columns.var)]
+def are_shared(rows: Loop, columns: Loop, steps: Mapping[Load, int | None]) -> bool:
+    """Whether what terms load depends on one of two loops of enough turns, never on both, and some
+    of either lies along the lanes: it has a step of 1."""
+    of_rows = [load for load in steps if load.depends_on(rows.var)]
+    of_columns = [load for load in steps if load.depends_on(columns.var)]
     both = any(load in of_columns for load in of_rows)
-    enough = min(rows.var.extent, columns.var.extent) >= ROWS
-    return bool(of_rows and of_columns) and not both and enough
+    along = all(any(steps[load] == 1 for load in loads) for loads in (of_rows, of_columns))
+    return along and not both and min(rows.var.extent, columns.var.extent) >= ROWS
 
 
 # --- their loops ---------------------------------------------------------------------------------
