@@ -102,12 +102,15 @@ def test_several_processes_run_a_file(tmp_path: Path, monkeypatch: pytest.Monkey
 
 SMALL = """
 import unittest
+from tinyhlo.codegen.moves import parallel, write_out
 from tinyhlo.schedule import items
 
 class Example(unittest.TestCase):
     def test_a_has_others(self):
         own = items.LONGEST_CHAIN, items.TIMES_REPEATED, items.LARGE_SIZE, items.MANY_ROWS
-        self.assertNotEqual(own, (1 << 10, 1 << 5, 1 << 12, 1 << 14))
+        more = parallel.PARALLEL_WORK, parallel.STRIPS, parallel.SMALL_STRIP, write_out.MANY_ROWS
+        usual = (1 << 10, 1 << 5, 1 << 12, 1 << 14), (1 << 17, 32, 512, 1024)
+        self.assertNotEqual((own, more), usual)
 """
 
 
