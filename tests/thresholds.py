@@ -67,7 +67,7 @@ codegen.moves.row_sums: FEWEST_TURNS=1,4 FAR_SHARE=1,6
 codegen.moves.side_sums: SHORTEST=2,16
 codegen.moves.staging: STORE_AND_LOAD=0.5,4
 codegen.moves.streams: SHARE=1,8 RUN_BYTES=16,256
-codegen.moves.term_tiles: FEWEST_ROWS=4,8 SHORTEST=1,4 SHORTEST_REDUCED=1,8 HEAVIEST=16,1000
+codegen.moves.term_tiles: FEWEST_ROWS=4,8 FEWEST_TERMS=1,4 FEWEST_REDUCED=1,8 HEAVIEST=16,1000
 codegen.moves.term_tiles: OFTEN=4,64 MOST_ASIDE=64,16777216
 codegen.moves.turned: NEAR_PAGES=1,4,256 FEW_ROWS=4,48 SHARED=2,16 OVERLAP=1.03,3
 codegen.moves.write_out: MANY_ROWS=2,1024 MOST_ITERATIONS=4,32

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -49,7 +50,7 @@ def moves_of(graph: Graph) -> list[str]:
 
 
 def is_tiled(graph: Graph) -> bool:
-    return any(move.startswith("tile ") for move in moves_of(graph))
+    return any(re.match(r"tile \w+ 4 x ", move) for move in moves_of(graph))
 
 
 def distances(m: int, n: int, k: int, across: bool = True, dtype: DType = F32) -> Graph:
@@ -124,24 +125,30 @@ def test_columns_of_a_batch() -> None:
     check(graph, [numbers(3, 20, 9), numbers(3, 31, 9)], atol=1e-4)
 
 
-@pytest.mark.parametrize("term", [mul, square])
-@pytest.mark.parametrize("extents", [(4, 4, 5, 16), (9, 13, 20, 37), (64, 70, 6, 24), (6, 5, 4, 8)])
-def test_batches_that_lie_innermost(extents: tuple[int, int, int, int], term: Pair) -> None:
-    """Also of products, whose matrices would be gathered from all over memory."""
-    m, n, k, batch = extents
-    x, y = param(0, (m, k, batch), F32), param(1, (n, k, batch), F32)
-    shape = (m, n, k, batch)
-    left, right = broadcast(x, shape, (0, 2, 3)), broadcast(y, shape, (1, 2, 3))
-    graph = Graph((x.type, y.type), (reduce(Op.ADD, term(left, right), (2,)),))
-    assert is_tiled(graph) or batch * 4 < target(2).vector_bytes // 2
-    check(graph, [numbers(m, k, batch), numbers(n, k, batch, seed=1)], atol=1e-4)
-
-
-def products_of_a_batch(m: int, n: int, k: int, *batch: int) -> Graph:
+def of_a_batch(term: Pair, m: int, n: int, k: int, *batch: int) -> Graph:
+    """Of each row of one with each of the other, for each of a batch that lies innermost."""
     x, y = param(0, (m, k, *batch), F32), param(1, (n, k, *batch), F32)
     shape, axes = (m, n, k, *batch), range(3, 3 + len(batch))
     left, right = broadcast(x, shape, (0, 2, *axes)), broadcast(y, shape, (1, 2, *axes))
-    return Graph((x.type, y.type), (reduce(Op.ADD, mul(left, right), (2,)),))
+    return Graph((x.type, y.type), (reduce(Op.ADD, term(left, right), (2,)),))
+
+
+@pytest.mark.parametrize("term", [mul, square])
+@pytest.mark.parametrize("extents", [(4, 4, 5, 16), (9, 13, 20, 37), (64, 70, 6, 24)])
+def test_batches_that_lie_innermost(extents: tuple[int, ...], term: Pair) -> None:
+    """Also of products, whose matrices would be gathered from all over memory."""
+    m, n, k, batch = extents
+    graph = of_a_batch(term, m, n, k, batch)
+    assert is_tiled(graph)
+    check(graph, [numbers(m, k, batch), numbers(n, k, batch, seed=1)], atol=1e-4)
+
+
+@pytest.mark.parametrize("extents", [(3, 9, 20, 37), (9, 9, 3, 37), (9, 9, 20, 3)])
+def test_small_batches_are_products_of_matrices(extents: tuple[int, ...]) -> None:
+    m, n, k, batch = extents
+    graph = of_a_batch(mul, m, n, k, batch)
+    assert not is_tiled(graph)
+    check(graph, [numbers(m, k, batch), numbers(n, k, batch, seed=1)], atol=1e-4)
 
 
 @pytest.mark.parametrize("batch", [(40,), (8, 12)])
@@ -149,7 +156,7 @@ def test_products_of_a_batch_have_the_same_bits_on_any_number_of_threads(
     batch: tuple[int, ...],
 ) -> None:
     """Their vectors are put side by side where there is one for each thread."""
-    graph = products_of_a_batch(64, 66, 5, *batch)
+    graph = of_a_batch(mul, 64, 66, 5, *batch)
     assert is_tiled(graph)
     arrays = [numbers(64, 5, *batch), numbers(66, 5, *batch, seed=1)]
     found = [run_native(graph, arrays, threads)[0].tobytes() for threads in (1, 2, 16)]

@@ -58,7 +58,6 @@ SERIAL_WORK = 24  # and one that a scatter would compute without vectors
 # Operations one after the other in one kernel. Longer code is no faster, and what LLVM needs for it
 # grows: pieces of one length are often equal and then compiled once.
 LONGEST_CHAIN = 1024
-FOLLOWS = f"follows {LONGEST_CHAIN} operations in one kernel"
 MOST_COUNTING = 32  # operations on positions that count as none
 MOST_FOLDED = 4  # reshapes that join axes before a value that is joined
 
@@ -94,6 +93,7 @@ class Walk:
     derived: set[Node] = field(default_factory=set)  # made from results of other kernels
     parts: dict[Node, int] = field(default_factory=dict)  # what each value is joined from
     folded: dict[Node, int] = field(default_factory=dict)  # reshapes that join axes, from items on
+    cut: bool = False  # whether a chain is
 
 
 def find_items(graph: Graph, target: Target) -> Items:
@@ -110,7 +110,7 @@ def find_items(graph: Graph, target: Target) -> Items:
         why.setdefault(value, "joined, and read by many slices")
     walk = Walk(users, meeting_points(nodes, users, why), taken_as_stored(target), inlined, why)
     walk_through(walk, nodes)
-    if any(reason == FOLLOWS for reason in why.values()):  # what flowed together is cut apart there
+    if walk.cut:  # what flowed together is apart there
         meeting = meeting_points(nodes, users, why)
         walk = Walk(users, meeting, walk.narrow, inlined, why, walk.apart)
         walk_through(walk, nodes)
@@ -193,7 +193,8 @@ def one_by_one(walk: Walk, node: Node) -> Reasons:
 def long_way(walk: Walk, node: Node) -> Reasons:
     """A stage of a very long chain. What makes several values is none: each of them is an item."""
     if walk.depth[node] > LONGEST_CHAIN and base(node) is node and node.type != ir.VOID:
-        yield node, FOLLOWS
+        walk.cut = True
+        yield node, f"follows {LONGEST_CHAIN} operations in one kernel"
 
 
 def multiplied(walk: Walk, node: Node) -> Reasons:

@@ -10,6 +10,7 @@ from tinyhlo.codegen.contraction.layout import Layout, operand_strides
 from tinyhlo.codegen.contraction.operand import SHORTEST, Source
 from tinyhlo.codegen.lowering.fused import Lowering
 from tinyhlo.codegen.moves.row_sums import is_simple
+from tinyhlo.codegen.moves.term_tiles import FEWEST_TERMS, ROWS
 from tinyhlo.ir.contraction import Contraction
 from tinyhlo.ir.dtypes import F32, F64, DType
 from tinyhlo.ir.graph import Elementwise
@@ -23,7 +24,6 @@ ACROSS_WORK, FILLED_WORK, MIN_WORK = 48, 1 << 8, 1 << 10
 # vectors that a row has at least, for lanes along rows: of five columns and more, and of four and
 # more on which something dear is done, which lanes along the columns do
 ROW_VECTORS, ROW_VECTORS_OF_DEAR = 4, 16
-TILE_ROWS = 4  # and columns, of tiles of vectors along a batch
 
 
 def least_work(product: Contraction, right: Source | None, filled: bool) -> int:
@@ -38,7 +38,8 @@ def is_along_batch(layout: Layout, dtype: DType, target: Target, lowering: Lower
     it (`moves/term_tiles.py`) load and store whole vectors, where each product would gather."""
     c, result = layout.contraction, lowering.kernel.graph.results[0]
     lanes = target.vector_bytes // dtype.itemsize
-    if dtype not in (F32, F64) or min(c.extent(c.m), c.extent(c.n)) < TILE_ROWS:
+    few = min(c.extent(c.m), c.extent(c.n)) < ROWS or c.extent(c.k) < FEWEST_TERMS
+    if dtype not in (F32, F64) or few:
         return False
     left, right = (operand_strides(lowering, operand) for operand in (c.left, c.right))
     place = max(axis for axis, extent in enumerate(result.shape) if extent > 1)

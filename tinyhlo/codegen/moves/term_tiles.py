@@ -20,7 +20,7 @@ memory, whose lanes run along the batch. The order of each sum stays as it is.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from math import prod
@@ -60,10 +60,10 @@ from tinyhlo.records import dataclass
 from tinyhlo.target import Target
 
 ROWS = 4  # of a tile
-SLOT, LANE = Var("slot", ROWS), "lane"
+SLOT, LANE = "slot", "lane"  # variables: of the rows of a tile, of a vector
 VECTORS = (4, 2, 1)  # of columns
 FEWEST_ROWS = 8  # that make up for columns put side by side
-SHORTEST, SHORTEST_REDUCED = 4, 8  # terms: shorter sums do better written out
+FEWEST_TERMS, FEWEST_REDUCED = 4, 8  # terms: shorter sums do better written out
 HEAVIEST = 16.0  # operations of a term beside which loads are little
 MOST_ASIDE = 1 << 24  # bytes of columns that are put side by side
 OFTEN = 64  # rows of both operands by which vectors of a batch are put side by side
@@ -136,10 +136,11 @@ def reduce_of(body: Body) -> Loop | None:
 def stored_sums(nest: Sequence[Loop], target: Target) -> Tiles | None:
     """The tiles of a nest whose innermost loop stores a sum a turn."""
     *outer, columns = nest
+    terms = loads_of_terms(columns)
     for rows in reversed(outer):
-        if sums_in(columns.body) and are_apart(rows, columns):
+        if rows.var.extent >= FEWEST_ROWS and are_apart(terms, rows, columns):
             left = tuple(loop for loop in outer if loop is not rows)
-            return tiles_of(left, rows, columns, (), SHORTEST, target)
+            return tiles_of(left, rows, columns, (), FEWEST_TERMS, target)
     return None
 
 
@@ -147,11 +148,11 @@ def reduced_sums(nest: Sequence[Loop], target: Target, numbers: Iterator[int]) -
     """The tiles of a nest whose innermost loop reduces such sums: their columns wait in scratch."""
     *outer, rows = nest
     columns = reduce_of(rows.body)
-    if columns is None:
+    if columns is None or rows.var.extent < FEWEST_ROWS:
         return None
     sums = {s.name: s for s in columns.body if isinstance(s, Declare)}
     terms = (s for s in columns.body if not isinstance(s, Accumulate))
-    place = index(SLOT) * columns.var.extent + index(columns.var)
+    place = index(Var(SLOT, ROWS)) * columns.var.extent + index(columns.var)
     size = ROWS * columns.var.extent
     kept = {
         Read(name, s.value.dtype): Memory(f"row{next(numbers)}", s.value.dtype, size, local=True)
@@ -159,7 +160,8 @@ def reduced_sums(nest: Sequence[Loop], target: Target, numbers: Iterator[int]) -
     }
     stores = (Store(memory, place, read) for read, memory in kept.items())
     apart = Loop(columns.var, Axis.SERIAL, (*terms, *stores))
-    if not are_apart(rows, apart) or sum(m.nbytes for m in kept.values()) > target.l2_bytes // 4:
+    nbytes = sum(memory.nbytes for memory in kept.values())
+    if not are_apart(loads_of_terms(apart), rows, apart) or nbytes > target.l2_bytes // 4:
         return None
     loads: dict[Expression, Expression] = {r: Load(m, place) for r, m in kept.items()}
     read = (s for s in columns.body if isinstance(s, Accumulate))
@@ -167,18 +169,15 @@ def reduced_sums(nest: Sequence[Loop], target: Target, numbers: Iterator[int]) -
         columns, body=tuple(rewritten(s, partial(exchanged, known=loads)) for s in read)
     )
     behind = tuple(again if s is columns else s for s in rows.body)
-    found = tiles_of(tuple(outer), rows, apart, behind, SHORTEST_REDUCED, target)
+    found = tiles_of(tuple(outer), rows, apart, behind, FEWEST_REDUCED, target)
     return replace(found, block=0) if found else None
 
 
-def are_apart(rows: Loop, columns: Loop) -> bool:
-    """Whether what the sums of columns load depends on the row or on the column, never on both, and
-    there are so many rows that columns may be put side by side."""
-    terms = loads_of_terms(columns)
-    of_rows = [load for load in terms if load.depends_on(rows.var)]
-    of_columns = [load for load in terms if load.depends_on(columns.var)]
-    both = any(load in of_columns for load in of_rows)
-    return bool(of_rows and of_columns) and not both and rows.var.extent >= FEWEST_ROWS
+def are_apart(loads: Sequence[Load], rows: Loop, columns: Loop) -> bool:
+    """Whether some loads depend on the row and some on the column, none on both."""
+    of_rows = {load for load in loads if load.depends_on(rows.var)}
+    of_columns = {load for load in loads if load.depends_on(columns.var)}
+    return bool(of_rows and of_columns) and of_rows.isdisjoint(of_columns)
 
 
 def is_light(columns: Loop) -> bool:
@@ -212,15 +211,14 @@ def tiles_of(
 ) -> Tiles | None:
     """Tiles that fit the registers; None where loads are not what a term waits for, or columns do
     not fill a vector."""
-    sums, var = sums_in(columns.body), columns.var
-    values, terms = [s.value for s in sums], loads_of_terms(columns)
+    sums, var, terms = sums_in(columns.body), columns.var, loads_of_terms(columns)
     right = tuple(load for load in terms if load.depends_on(var))
     summed = [s.var for s in below(columns.body) if isinstance(s, Loop)]
     along = all(load.index.coefficient(var) is not None for load in right)
     aside = bytes_of(right, [s.var for s in below((*outer, columns)) if isinstance(s, Loop)])
     if not (along and is_light(columns)) or prod(v.extent for v in summed) < shortest:
         return None
-    bits = max(e.dtype.bits for e in (*terms, *values))
+    bits = bits_of(columns)
     lanes = target.vector_bytes * 8 // bits
     while lanes > var.extent:
         lanes //= 2
@@ -235,62 +233,16 @@ def tiles_of(
     return Tiles(outer, rows, columns, right, lanes, vectors, block, behind)
 
 
+def bits_of(columns: Loop) -> int:
+    """Of the widest element that terms load or are."""
+    values = (s.value for s in sums_in(columns.body))
+    return max(e.dtype.bits for e in (*loads_of_terms(columns), *values))
+
+
 def bytes_of(loads: Sequence[Load], variables: Sequence[Var]) -> int:
     """What all that is loaded along some variables takes, put side by side."""
     sizes = (prod(v.extent for v in {*variables} if load.depends_on(v)) for load in loads)
     return sum(size * load.dtype.itemsize for size, load in zip(sizes, loads, strict=True))
-
-
-def along_both(
-    nest: Sequence[Loop], target: Target, moves: list[str], numbers: Iterator[int]
-) -> Body:
-    """A nest whose lanes run along both operands, as those of a batch that is innermost in memory:
-    rows of one by rows of the other, a vector of the batch each. Where each is read often, those of
-    one vector are put side by side first, for they lie in few sets of the caches; unless there are
-    fewer such vectors than threads."""
-    *outer, batch = nest
-    sums, terms, var = sums_in(batch.body), loads_of_terms(batch), batch.var
-    steps = {load: load.index.coefficient(var) for load in terms}
-    pairs = (pair for pair in itertools.combinations(outer, 2) if are_shared(*pair, steps))
-    rows, columns = next(pairs, (None, None))
-    if rows is None or columns is None or not is_light(batch):
-        return ()
-    depth = prod(s.var.extent for s in below(batch.body) if isinstance(s, Loop))
-    if depth < SHORTEST or not {*steps.values()} <= {0, 1}:
-        return ()
-    whole = target.vector_bytes * 8 // max(e.dtype.bits for e in (*terms, *(s.value for s in sums)))
-    lanes = whole if whole <= var.extent else whole // 2
-    high = target.vector_registers // 2 // (ROWS * len(sums))
-    if lanes > var.extent or not high:
-        return ()
-    block, lane = Var(f"{var.name}_block", ceil_div(var.extent, lanes)), Var(LANE, lanes)
-    place = at_most(index(block) * lanes, var.extent - lanes) + index(lane)
-    body, aside = substituted(batch.body, {var: place}), tuple[Statement, ...]()
-    left = [loop for loop in outer if loop not in (rows, columns)]
-    often = min(rows.var.extent, columns.var.extent) >= OFTEN
-    if often and block.extent * prod(loop.var.extent for loop in left) >= target.threads:
-        order = (rows.var, columns.var, *(s.var for s in below(body) if isinstance(s, Loop)), lane)
-        loads = dict.fromkeys(e for s in sums_in(body) for e in loads_of(s.value))
-        moved = [load for load in loads if load.depends_on(lane)]
-        if bytes_of(moved, order) <= MOST_ASIDE:
-            body, aside = from_scratch(body, moved, order, numbers)
-    turns: list[Var] = []
-    for loop, count in ((columns, high), (rows, ROWS)):
-        turn, body = in_slots(body, loop.var, count)
-        turns.insert(0, turn)
-    moves.append(f"tile {rows.var.name} {ROWS} x {columns.var.name} {high} of {var.name} {lanes}")
-    inner = nested(turns, (Loop(lane, Axis.VECTOR, body, lanes),))
-    return around(left, nested([block], (*aside, *inner)))
-
-
-def are_shared(rows: Loop, columns: Loop, steps: Mapping[Load, int | None]) -> bool:
-    """Whether what terms load depends on one of two loops of enough turns, never on both, and some
-    of either lies along the lanes: it has a step of 1."""
-    of_rows = [load for load in steps if load.depends_on(rows.var)]
-    of_columns = [load for load in steps if load.depends_on(columns.var)]
-    both = any(load in of_columns for load in of_rows)
-    along = all(any(steps[load] == 1 for load in loads) for loads in (of_rows, of_columns))
-    return along and not both and min(rows.var.extent, columns.var.extent) >= ROWS
 
 
 # --- their loops ---------------------------------------------------------------------------------
@@ -314,7 +266,7 @@ def tiled(tiles: Tiles, numbers: Iterator[int]) -> Body:
     elif tiles.behind:
         scratch = {s.memory for s in body if isinstance(s, Store)}
         row = row_of(turn, rows, ROWS)
-        behind = Loop(SLOT, Axis.SERIAL, substituted(tiles.behind, {rows: row}))
+        behind = Loop(Var(SLOT, ROWS), Axis.SERIAL, substituted(tiles.behind, {rows: row}))
         nest = Loop(turn, Axis.SERIAL, (*map(Allocate, scratch), columns, behind))
     else:
         nest = Loop(turn, Axis.SERIAL, (columns,))
@@ -323,7 +275,7 @@ def tiled(tiles: Tiles, numbers: Iterator[int]) -> Body:
 
 def in_slots(body: Body, var: Var, count: int) -> tuple[Var, Body]:
     """(a loop's turns of so many iterations, these at once)."""
-    turn, slot = Var(var.name, ceil_div(var.extent, count)), Var(SLOT.name, count)
+    turn, slot = Var(var.name, ceil_div(var.extent, count)), Var(SLOT, count)
     body = substituted(body, {var: row_of(turn, var, count)})
     return turn, all_at_once(Loop(slot, Axis.SERIAL, body))
 
@@ -331,7 +283,7 @@ def in_slots(body: Body, var: Var, count: int) -> tuple[Var, Body]:
 def row_of(turn: Var, var: Var, count: int) -> Index:
     """An iteration of a turn of `count`. The last turn overlaps the one before it, so that each sum
     is added up like the others."""
-    return at_most(index(turn) * count, var.extent - count) + index(Var(SLOT.name, count))
+    return at_most(index(turn) * count, var.extent - count) + index(Var(SLOT, count))
 
 
 def from_scratch(
@@ -349,3 +301,57 @@ def from_scratch(
         known[load] = Load(memory, place)
         fill += [Allocate(memory), *nested(own, (Store(memory, place, load),))]
     return tuple(rewritten(s, partial(exchanged, known=known)) for s in body), tuple(fill)
+
+
+# --- a batch that is innermost in memory ---------------------------------------------------------
+
+
+def along_both(
+    nest: Sequence[Loop], target: Target, moves: list[str], numbers: Iterator[int]
+) -> Body:
+    """A nest whose lanes run along both operands, as those of a batch do: rows of one by rows of
+    the other, a vector of the batch each. Where each is read often, those of one vector are put
+    side by side first, for they lie in few sets of the caches; unless there are fewer such vectors
+    than threads."""
+    *outer, batch = nest
+    sums, var, terms = sums_in(batch.body), batch.var, loads_of_terms(batch)
+    along = [load for load in terms if load.index.coefficient(var) == 1]
+    still = all(load in along or load.index.coefficient(var) == 0 for load in terms)
+    depth = prod(s.var.extent for s in below(batch.body) if isinstance(s, Loop))
+    if not (along and still and is_light(batch)) or depth < FEWEST_TERMS:
+        return ()
+    high = target.vector_registers // 2 // (ROWS * len(sums))
+    whole = target.vector_bytes * 8 // bits_of(batch)
+    lanes = whole if whole <= var.extent else whole // 2
+    pair = next((p for p in itertools.combinations(outer, 2) if fills(p, terms, along)), None)
+    if pair is None or lanes > var.extent or not high:
+        return ()
+    rows, columns = pair
+    block, lane = Var(f"{var.name}_block", ceil_div(var.extent, lanes)), Var(LANE, lanes)
+    place = at_most(index(block) * lanes, var.extent - lanes) + index(lane)
+    body, aside = substituted(batch.body, {var: place}), tuple[Statement, ...]()
+    left = [loop for loop in outer if loop not in pair]
+    often = min(rows.var.extent, columns.var.extent) >= OFTEN
+    if often and block.extent * prod(loop.var.extent for loop in left) >= target.threads:
+        order = (rows.var, columns.var, *(s.var for s in below(body) if isinstance(s, Loop)), lane)
+        loads = dict.fromkeys(e for s in sums_in(body) for e in loads_of(s.value))
+        moved = [load for load in loads if load.depends_on(lane)]
+        if bytes_of(moved, order) <= MOST_ASIDE:
+            body, aside = from_scratch(body, moved, order, numbers)
+    turns: list[Var] = []
+    for loop, count in ((columns, high), (rows, ROWS)):
+        turn, body = in_slots(body, loop.var, count)
+        turns.insert(0, turn)
+    moves.append(f"tile {rows.var.name} {ROWS} x {columns.var.name} {high} of {var.name} {lanes}")
+    inner = nested(turns, (Loop(lane, Axis.VECTOR, body, lanes),))
+    return around(left, nested([block], (*aside, *inner)))
+
+
+def fills(pair: tuple[Loop, Loop], terms: Sequence[Load], along: Sequence[Load]) -> bool:
+    """Whether two loops have turns enough for a tile, and what is loaded for either lies along the
+    lanes, at least in part."""
+    return (
+        min(loop.var.extent for loop in pair) >= ROWS
+        and are_apart(terms, *pair)
+        and are_apart(along, *pair)
+    )

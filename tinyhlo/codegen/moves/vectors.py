@@ -103,7 +103,7 @@ class Score:
 
 
 def vectorised(statement: Statement, target: Target, moves: Moves) -> Statement:
-    """Give the best loop of each path a vector width."""
+    """Give the best loop of each path a vector width; those inside of lanes have none."""
     if isinstance(statement, Loop) and statement.width > 1:
         return statement
     found = in_lanes(statement, target, moves) if isinstance(statement, Loop) else None
