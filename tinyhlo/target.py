@@ -50,6 +50,7 @@ class Target:
     matrices: tuple[str, ...] = ()  # the same of whole matrices, in registers that hold them (AMX)
     permutes: int = 0  # bits of the narrowest lanes that it puts in an order that is data (vpermb)
     scales: bool = False  # floats times powers of two (vscalefps)
+    slow_denormals: bool = False  # it takes a hundred cycles for an instruction that meets one
     flush: bool = False  # denormal numbers are zero
     group_items: int = 0  # work-items of a group at most, a power of 2; 0: of a processor
     group_bytes: int = 0  # of memory that the items of a group share

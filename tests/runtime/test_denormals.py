@@ -161,6 +161,64 @@ def test_none_on_the_way(function: Any, given: np.ndarray, cpu: str) -> None:
     np.testing.assert_allclose(found.astype(np.float32), expected.astype(np.float32), rtol=1e-6)
 
 
+def exponents(dtype: Any, size: int) -> np.ndarray:
+    """From where results begin to be denormal to where the last one is rounded to zero."""
+    info = np.finfo(dtype)
+    low, high = np.log(info.smallest_subnormal) - 1, np.log(info.tiny) + 0.1
+    return np.linspace(low, high, size, dtype=dtype)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="other processors do not remember it")
+@pytest.mark.parametrize("cpu", ["", "x86-64-v3"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("size", [1, 7, 16, 333, 4096])
+def test_denormal_powers_without_denormal_arithmetic(dtype: Any, size: int, cpu: str) -> None:
+    """exp rounds them once, and no instruction meets them; what lies beside them is left alone."""
+    with jax.enable_x64(True):
+        given = exponents(dtype, size)
+        given[3::50] = 1.5
+        text = jax.jit(jnp.exp).lower(given).as_text()
+        try:
+            program = compile_module(text, replace(KEPT, cpu=cpu))
+        except TinyhloError as error:
+            pytest.skip(str(error))
+        core.library().tiny_met_denormals()
+        (found,) = program(given)
+        assert not core.library().tiny_met_denormals()
+        wanted = np.exp(given.astype(np.longdouble))
+        unit = np.maximum(np.spacing(wanted.astype(dtype)), np.finfo(dtype).smallest_subnormal)
+        assert np.max(np.abs(found - wanted) / unit) < 1
+
+
+def test_denormal_powers_beside_what_is_none() -> None:
+    """Of several registers that are asked at once."""
+    random = np.random.default_rng(0)
+    special = np.array([0, -87, -87.33654, -88, -103, -104, -1e9, -np.inf, np.nan, np.inf, 89])
+    given = random.choice(special, 5000).astype(np.float32)
+    with np.errstate(over="ignore"):
+        wanted = np.exp(given.astype(np.float64)).astype(np.float32)
+    found = run(KEPT, jnp.exp, given)
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(wanted))
+    np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-45)
+
+
+def attention(x: jax.Array, values: jax.Array) -> jax.Array:
+    return jax.nn.softmax(x, -1) @ values
+
+
+def test_probabilities_are_kept_and_products_with_them_are_not() -> None:
+    x = np.random.default_rng(0).standard_normal((300, 512)).astype(np.float32) * 30
+    shifted = x.astype(np.float64) - x.max(-1, keepdims=True)
+    wanted = np.exp(shifted) / np.exp(shifted).sum(-1, keepdims=True)
+    found = run(KEPT, jax.nn.softmax, x)
+    denormal = (wanted < LEAST) & (wanted > 1e-44)
+    assert denormal.sum() > 1000 and found[denormal].all()
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-43)
+    values = np.ones((512, 128), np.float32)
+    np.testing.assert_allclose(run(KEPT, attention, x, values), 1, rtol=1e-6)
+    assert not flushes()
+
+
 @pytest.mark.parametrize("dtype", SMALL_FLOATS, ids=str)
 def test_small_floats_pass_no_denormal_numbers(dtype: Any) -> None:
     """Theirs are ordinary numbers of float32."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from tinyhlo.codegen.choices import NONE, Moves, Schedule
 from tinyhlo.codegen.llvm.entry import EntryRenderer, Probe
@@ -93,6 +94,8 @@ def render(
     moves: Moves,
 ) -> Rendered:  # fmt: skip
     symbol = f"k{number}_{kernel.identifier}"
+    if kernel.flushes:
+        target = replace(target, slow_denormals=False)
     loops = loops_of(kernel, target, runs, moves)
     inline = is_inline(kernel, loops, runs, places, modules.entry.length)
     declarations = modules.part(inline).declarations

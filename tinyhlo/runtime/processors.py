@@ -85,6 +85,7 @@ def target_of(
         matrices=matrices_of(wide, has),
         permutes=permutes_of(wide, has) if x86 else 0,
         scales=x86 and wide,
+        slow_denormals=x86 and not cpu.startswith("znver"),
         l1_bytes=caches[0],
         l2_bytes=caches[1],
         l3_bytes=caches[2],
@@ -176,7 +177,7 @@ def asked_processor(name: str, threads: int, flush: bool) -> Target:
     if name and name not in PROCESSORS:
         raise TinyhloError(f"TINYHLO_CPU={name}: unknown; known: {', '.join(PROCESSORS)}")
     target = named_target(name, threads) if name else host_target(threads)
-    return replace(target, flush=True) if flush else target
+    return replace(target, flush=True, slow_denormals=False) if flush else target
 
 
 def cpu_target(name: str, threads: int, flush: bool = False) -> Target:

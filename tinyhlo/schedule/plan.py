@@ -26,6 +26,7 @@ from tinyhlo.schedule.passes.winograd import fewer_multiplications
 from tinyhlo.schedule.planner import Context
 from tinyhlo.schedule.program import Program, arguments_and_results
 from tinyhlo.schedule.shared import share_kernels
+from tinyhlo.schedule.weights import flush_weights
 from tinyhlo.target import Target
 
 # what changes a graph before kernels are chosen, in this order
@@ -69,5 +70,7 @@ def schedule(
     body, _ = schedule_block(context, graph, inputs, outputs, frozenset(donated))
     body = shared_copies(results_in_place(body), context.kernels)
     placed, arena_bytes = plan(body)
-    shared = share_kernels(placed, LOAD_BYTES if target.runs_grids else 1)
-    return Program(name, inputs, outputs, tuple(context.constants), shared, arena_bytes, aliases)
+    body = share_kernels(placed, LOAD_BYTES if target.runs_grids else 1)
+    if target.slow_denormals and not precise:
+        body = flush_weights(body)
+    return Program(name, inputs, outputs, tuple(context.constants), body, arena_bytes, aliases)

@@ -32,6 +32,8 @@ def format_program(program: Program) -> str:
         shared = "".join(f", result {k} in param {p}" for k, p in kernel.in_place)
         where = f"  # {', '.join(kernel.locations)}" if kernel.locations else ""
         lines.append(f"kernel {kernel.name}{shared}{where}")
+        if kernel.flushes:
+            lines.append("  # denormal numbers are zero")
         lines.extend(f"  # in memory: {why}" for why in dict.fromkeys(filter(None, kernel.why)))
         lines.extend("  " + line for line in str(kernel.graph).splitlines())
     return "\n".join(lines)

@@ -57,7 +57,8 @@ class Kernel:
       * Scan, Sort, Scatter, UpdateSlice, LibraryCall: one such node, elementwise producers of its
         updates and indices fused in.
     `locations` are the user's lines; `why` says of each result why it is in memory, and not
-    computed by the kernels that read it. Both are those of the first launch.
+    computed by the kernels that read it. Both are those of the first launch. `flushes`: denormal
+    numbers are zero to it (`schedule/weights.py`).
     """
 
     name: str
@@ -65,6 +66,7 @@ class Kernel:
     in_place: tuple[tuple[int, int], ...] = ()
     locations: tuple[str, ...] = ()
     why: tuple[str, ...] = ()
+    flushes: bool = False
 
     @property
     def identifier(self) -> str:

@@ -6,6 +6,7 @@ indices              index expressions and addresses
 registers            accumulators as stack slots, scalars or vectors
 values               expressions: scalars or vectors, loads
 guards               expressions under conditions: a select, a jump, or a masked load
+rare                 what few lanes need, by a function that is seldom called
 interleave           accesses at a stride, by `transpose` of whole vectors
 rows_of_places       accesses to neighbours at places that are data
 small_tables         tables in registers, read at places that are data

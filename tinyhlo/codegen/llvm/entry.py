@@ -170,7 +170,10 @@ class EntryRenderer:
             case Launch(kernel=kernel, writes=writes):
                 pointers = [*starmap(self.piece, statement.pieces), *map(self.pointer, writes)]
                 given = ", ".join(f"ptr {pointer}" for pointer in pointers)
+                before = self.flush("-1") if kernel.flushes else ""
                 self.counted(kernel, f"call void @{self.symbol(kernel)}({given})")
+                if kernel.flushes:
+                    self.flush(before)
             case Copy(source=source, target=target):
                 self.copy(source, target)
             case Swap(first=first, second=second):
@@ -181,6 +184,11 @@ class EntryRenderer:
                 self.loop(statement)
             case Switch():
                 self.switch(statement)
+
+    def flush(self, how: str) -> str:
+        """Change how arithmetic takes denormal numbers; what it did before."""
+        self.b.declarations["flush"] = FLUSH
+        return self.b.value(f"call i32 @tiny_flush_denormals(i32 {how})")
 
     def library_call(self, launch: Launch) -> None:
         """Call through a descriptor; the entry returns when it fails."""

@@ -29,6 +29,7 @@ from tinyhlo.codegen.llvm import (
     guards,
     indices,
     interleave,
+    rare,
     rows_of_places,
     small_tables,
 )
@@ -53,7 +54,6 @@ from tinyhlo.ir.ops import FUNCTIONS, Op
 from tinyhlo.schedule.planner import SCALAR_BYTES
 from tinyhlo.target import SHORT, Target
 
-WIDEST = 8  # bytes of an element in what is rarely needed
 DIVISIONS = (Op.DIV, Op.REM)
 MOST_COLLECTED = 32  # lanes of a kernel, at indices that are data: compiling 16 takes 3 ms
 
@@ -94,6 +94,12 @@ class Values(Scopes):
         self.stack[home].table(e)[e] = value
         return value
 
+    def apart(self) -> Values:
+        """Those of a function of its own, that is rarely called."""
+        inner = Values(Builder(self.b.declarations), self.target, {})
+        inner.expands = False
+        return inner
+
     def compute(self, e: Expression) -> Value:
         match e:
             case Apply():
@@ -107,7 +113,7 @@ class Values(Scopes):
             case Guard():
                 return guards.guard(self, e)
             case Rarely():
-                return self.rarely(e)
+                return rare.rarely(self, e)
         raise TypeError(e)
 
     def text(self, e: Expression, lanes: int) -> str:
@@ -375,71 +381,3 @@ class Values(Scopes):
             one = self.b.value(f"load {element}, ptr {address}, align {e.dtype.itemsize}")
             result = self.b.value(f"insertelement {type_} {result}, {element} {one}, i64 {lane}")
         return self.from_stored(result, e.dtype, self.lanes)
-
-    # --- what is rarely needed ---------------------------------------------------------------
-
-    def rarely(self, e: Rarely) -> Value:
-        """Call the function if any lane needs it."""
-        parts = (e.usual, e.condition, *e.inputs)
-        lanes = max(self.emit(part).lanes for part in parts)
-        usual, condition, *inputs = (self.text(part, lanes) for part in parts)
-        types = [value_type(part.dtype, lanes) for part in parts]
-        any_lane = condition
-        if lanes > 1:
-            name = f"llvm.vector.reduce.or.v{lanes}i1"
-            any_lane = self.b.intrinsic(name, "i1", [(types[1], condition)])
-        before, rare, joined = self.scope.label, self.b.fresh(), self.b.fresh()
-        self.b.line(f"br i1 {any_lane}, label %{rare}, label %{joined}")
-        self.b.lines.append(f"{rare}:")
-        given = ", ".join(f"{t} {text}" for t, text in zip(types[2:], inputs, strict=True))
-        value = self.b.value(f"call {types[0]} {self.function(e, lanes)}({given})")
-        chosen = self.b.select(condition, value, usual, types[0], lanes)
-        self.b.line(f"br label %{joined}")
-        self.b.lines.append(f"{joined}:")
-        self.scope.label = joined
-        return Value(
-            self.b.value(f"phi {types[0]} [{usual}, %{before}], [{chosen}, %{rare}]"), lanes
-        )
-
-    def function(self, e: Rarely, lanes: int) -> str:
-        """The name of the function that computes `e.value` in so many lanes."""
-        name = f"@{e.name}.{suffix(e.dtype, lanes)}"
-        if name not in self.b.declarations:
-            inner = Values(Builder(self.b.declarations), self.target, {})
-            inner.expands = False
-            inputs = [Read(f"input{k}", part.dtype) for k, part in enumerate(e.inputs)]
-            for read in inputs:
-                inner.bind(read.name)
-                inner.scope.table(read)[read] = Value(f"%{read.name}", lanes)
-            given = ", ".join(f"{value_type(r.dtype, lanes)} %{r.name}" for r in inputs)
-            type_, piece = value_type(e.dtype, lanes), max(2, self.target.vector_bytes // WIDEST)
-            split = lanes > piece and lanes % piece == 0
-            result = (
-                inner.in_pieces(e, inputs, lanes, piece) if split else inner.text(e.value, lanes)
-            )
-            self.b.declarations[name] = "\n".join(
-                [
-                    f"define internal {type_} {name}({given}) noinline cold #0 {{",
-                    *inner.b.lines,
-                    f"  ret {type_} {result}",
-                    "}",
-                ]
-            )
-        return name
-
-    def in_pieces(self, e: Rarely, inputs: list[Read], lanes: int, piece: int) -> str:
-        """`e.value` of all lanes by calls with a `piece` of them each: LLVM needs several times as
-        long for code whose every value fills several registers, and this code seldom runs."""
-        callee, result = self.function(e, piece), "poison"
-        whole, part = value_type(e.dtype, lanes), value_type(e.dtype, piece)
-        insert = f"llvm.vector.insert.{suffix(e.dtype, lanes)}.{suffix(e.dtype, piece)}"
-        for start in range(0, lanes, piece):
-            given: list[str] = []
-            for read in inputs:
-                every, order = value_type(read.dtype, lanes), range(start, start + piece)
-                taken = self.b.shuffle(every, order, f"%{read.name}")
-                given.append(f"{value_type(read.dtype, piece)} {taken}")
-            value = self.b.value(f"call {part} {callee}({', '.join(given)})")
-            places = [(whole, result), (part, value), ("i64", str(start))]
-            result = self.b.intrinsic(insert, whole, places)
-        return result

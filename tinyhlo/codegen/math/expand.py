@@ -52,6 +52,12 @@ SCALING: dict[Op, Rule] = {  # on a Target that `scales`
     Op.TANH: exponential.tanh_scaled,
 }
 
+# of EXP where denormal numbers are slow, by whether the Target `scales`
+OF_NORMALS: dict[bool, Rule] = {
+    False: exponential.exp_of_normals,
+    True: exponential.exp_of_normals_scaled,
+}
+
 WITHOUT_F64: dict[Op, Rule] = {
     **{
         op: trigonometric.of_angle(op, rule, trigonometric.reduce_far_by_words)
@@ -75,6 +81,8 @@ def expand(
         return None
     if target.scales:
         rule = SCALING.get(op, rule)
+    if op is Op.EXP and target.slow_denormals:
+        rule = OF_NORMALS[target.scales]
     if not target.has_f64:
         rule = WITHOUT_F64.get(op, rule)
     if dtype in (BF16, F16):

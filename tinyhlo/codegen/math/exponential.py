@@ -25,7 +25,7 @@ from tinyhlo.codegen.math.tables import (
     TANH_POLYNOMIAL,
     Table,
 )
-from tinyhlo.codegen.math.terms import MAGIC, Term, paired, polynomial
+from tinyhlo.codegen.math.terms import MAGIC, Term, paired, polynomial, rarely
 from tinyhlo.ir.dtypes import F32, F64, DType
 from tinyhlo.ir.ops import Op
 from tinyhlo.records import dataclass
@@ -33,9 +33,9 @@ from tinyhlo.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """Numbers of a float type. exp is 0 below `zero`, both of its factors are from `low` down, and
-    it is infinite above `high`; expm1 is -1 below `minus_one` and x up to `tiny`, tanh is 1 from
-    `saturated` on."""
+    """Numbers of a float type. exp is denormal below `denormal`, 0 below `zero`, both of its
+    factors are from `low` down, and it is infinite above `high`; expm1 is -1 below `minus_one` and
+    x up to `tiny`, tanh is 1 from `saturated` on."""
 
     exp: Table
     short: Table
@@ -43,6 +43,7 @@ class Format:
     ln2: tuple[float, float]
     fraction_bits: int
     bias: int
+    denormal: float
     zero: float
     low: float
     high: float
@@ -53,11 +54,12 @@ class Format:
 
 FORMATS: dict[DType, Format] = {
     F32: Format(
-        EXP_F32, SHORT_F32, EXPM1_F32, LN2_F32, 23, 127, -104.0, -176.0, 89.0, -18.0, 2.0**-25, 9.2
+        EXP_F32, SHORT_F32, EXPM1_F32, LN2_F32, 23, 127, -87.33654, -104.0, -176.0, 89.0,
+        -18.0, 2.0**-25, 9.2,
     ),
     F64: Format(
-        EXP_F64, SHORT_F64, EXPM1_F64, LN2_F64, 52, 1023, -745.2, -1418.0, 710.0, -40.0, 2.0**-54,
-        20.0,
+        EXP_F64, SHORT_F64, EXPM1_F64, LN2_F64, 52, 1023, -708.396418532264, -745.2, -1418.0,
+        710.0, -40.0, 2.0**-54, 20.0,
     ),
 }  # fmt: skip
 
@@ -87,37 +89,75 @@ def less_one(r: Term, table: Table) -> Term:
 
 
 def exp(x: Term) -> Term:
-    """2^n in two factors, so that results may overflow or be denormal with one rounding. At `low`
-    both factors are zero: what a mask hid costs no denormal arithmetic, which is slow."""
+    """At `low` both factors are zero: what a mask hid costs no denormal arithmetic, which is
+    slow."""
     form = FORMATS[x.dtype]
-    return in_two_factors(*reduce(x.at_least(form.low).at_most(form.high), biases=2))
+    return exp_by_factors(x.at_least(form.low).at_most(form.high))
+
+
+def exp_by_factors(x: Term) -> Term:
+    """2^n in two factors, so that results may overflow or be denormal with one rounding."""
+    return in_two_factors(*reduce(x, biases=2))
 
 
 def in_two_factors(integer: Term, r: Term) -> Term:
     """2^n e^r, from an integer with n and two exponent biases in its low bits."""
+    value, scale = two_factors(integer, r)
+    return value * scale
+
+
+def two_factors(integer: Term, r: Term) -> tuple[Term, Term]:
+    """The same as factors."""
     half = integer.arithmetic_shift(1)
     first = power_of_two(half, r.dtype)
     second = power_of_two(integer - half, r.dtype)
-    return less_one(r, FORMATS[r.dtype].exp).fma(first, first) * second
+    return less_one(r, FORMATS[r.dtype].exp).fma(first, first), second
 
 
 def exp_scaled(x: Term) -> Term:
-    """The same where one instruction multiplies by 2^n and another looks 2^(n/16) up: what is left
-    is up to log(2)/32, for which half of the polynomial is enough. Results below all numbers are
-    left out: a mask of the instruction, which would take its time to round them to zero."""
+    """The same where instructions scale and look up. Results below all numbers are left out: a
+    mask of the instruction, which would take its time to round them to zero."""
     form = FORMATS[x.dtype]
     limited = x.at_most(form.high)
+    return where(limited < form.zero, x.constant(0.0), exp_by_roots(limited))
+
+
+def exp_by_roots(x: Term) -> Term:
+    """One instruction multiplies by 2^n and another looks 2^(n/16) up: what is left is up to
+    log(2)/32, for which half of the polynomial is enough."""
+    form = FORMATS[x.dtype]
     magic = MAGIC[x.dtype] / 16
-    shifted = limited.fma(1 / log(2), magic)
+    shifted = x.fma(1 / log(2), magic)
     n = shifted - magic  # in sixteenths
     part = shifted.as_integer()
     root = part.looked_up(Op.SIXTEENTHS, x.dtype)
-    q = less_one(rest(limited, n), form.short)
+    q = less_one(rest(x, n), form.short)
     if x.dtype is F64:  # roots are rounded by up to 0.48 units
         value = q.fma(root, part.looked_up(Op.SIXTEENTHS_REST, F64)) + root
     else:
         value = q.fma(root, root)
-    return where(limited < form.zero, x.constant(0.0), value.scaled(n))
+    return value.scaled(n)
+
+
+def exp_of_normals(x: Term, normal: Callable[[Term], Term] = exp_by_factors) -> Term:
+    """exp where an instruction that meets a denormal number takes a hundred cycles: such results
+    are computed apart."""
+    form = FORMATS[x.dtype]
+    usual = normal(x.at_least(form.denormal).at_most(form.high))
+    return rarely(x < form.denormal, "denormal_exp", denormal_exp, (x,), usual)
+
+
+def exp_of_normals_scaled(x: Term) -> Term:
+    return exp_of_normals(x, exp_by_roots)
+
+
+def denormal_exp(x: Term) -> Term:
+    """exp whose result is denormal or zero: the least normal number, whose last bit is worth what
+    theirs is, is added, and subtracted as an integer."""
+    form = FORMATS[x.dtype]
+    value, scale = two_factors(*reduce(x.at_least(form.low), biases=2))
+    least = x.constant(2.0 ** (1 - form.bias))
+    return (value.fma(scale, least).as_integer() - least.as_integer()).as_float(x.dtype)
 
 
 def expm1(x: Term) -> Term:

@@ -16,6 +16,7 @@ jam            short rows reduced for several results at a time
 row_values     dear values of a row, in vectors before the rows
 column_blocks  several passes over columns, block by block
 staging        dear values of a row kept between the passes over it
+row_phases     passes over short rows, each over a block of rows before the next
 borders        loops in lanes cut where windows leave the array
 long_bodies    long bodies cut in pieces
 jumps          choices that all lanes make alike, of which one side takes long

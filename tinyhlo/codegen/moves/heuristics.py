@@ -25,6 +25,7 @@ from tinyhlo.codegen.moves.long_sums import in_blocks
 from tinyhlo.codegen.moves.margins import without_margins
 from tinyhlo.codegen.moves.parallel import PARALLEL_WORK, parallelised
 from tinyhlo.codegen.moves.remainders import by_remainders
+from tinyhlo.codegen.moves.row_phases import in_phases
 from tinyhlo.codegen.moves.row_sums import rows_together
 from tinyhlo.codegen.moves.row_values import before_rows
 from tinyhlo.codegen.moves.side_sums import side_by_side
@@ -67,6 +68,7 @@ def choose_moves(
         ("before", lambda body: before_rows(body, target, moves)),
         ("blocks", lambda body: block_columns(body, target, moves)),
         ("stage", lambda body: stage_rows(body, target, moves)),
+        ("phases", lambda body: in_phases(body, target, moves)),
         # a lane may run twice
         ("borders", lambda body: body if program.in_place else without_borders(body, runs, moves)),
         ("pieces", lambda body: cut_long_bodies(program, body, runs, target, moves)),
