@@ -205,6 +205,17 @@ def test_padded_rows_that_a_large_window_reads_are_stored() -> None:
     assert is_joined(stored) and result is large
 
 
+def test_a_joined_row_that_a_window_reads_is_stored() -> None:
+    """A row with its ends around it: for each of the window's taps it would be one of three."""
+    x = param(0, (500,), F32)
+    around = join([slice_(x, (499,), (500,)), x, slice_(x, (0,), (1,))], 0)
+    for taps, stored in ((2, False), (3, True)):
+        result = reduce(Op.ADD, build.window(around, (taps,), (1,), (1,)), (1,))
+        assert [is_joined(node) for node in items(result)][:-1] == [True] * stored
+    pooled = reduce(Op.MAX, build.window(around, (3,), (3,), (1,)), (1,))
+    assert items(pooled) == (pooled,)
+
+
 def rows_of(table: Node, number: Node) -> Node:
     shape = (*number.shape, table.shape[1])
     return gather(table, [broadcast(number, shape, (0,)), iota(shape, I32, 1)])
@@ -377,6 +388,23 @@ def test_what_is_read_across_again_and_again_is_turned_once() -> None:
     factors = factors[0], broadcast(w, (50, 32, 64), (1, 2))
     product = reduce(Op.ADD, elementwise(Op.MUL, *factors), (2,))
     assert tuple(find_items(Graph((x.type, w.type), (product,)), PLAIN).why) == (product,)
+
+
+def test_columns_that_rows_are_multiplied_by_are_put_side_by_side_once() -> None:
+    """A column, a diagonal, every third element; not what lies side by side already."""
+    x, y, places = param(0, (300, 300), F32), param(1, (900,), F32), param(2, (300,), I32)
+    columns = {
+        slice_(x, (0, 7), (300, 8)): True,
+        gather(x, [iota((300,), I32, 0)] * 2): True,
+        gather(y, [places]): True,
+        slice_(y, (0,), (900,), (3,)): False,  # loads of vectors take those apart
+        slice_(y, (0,), (300,)): False,
+    }
+    for column, stored in columns.items():
+        repeated = broadcast(reshape(column, (300,)), (300, 300), (1,))
+        product = reduce(Op.ADD, elementwise(Op.MUL, x, repeated), (1,))
+        graph = Graph((x.type, y.type, places.type), (product,))
+        assert len(find_items(graph, PLAIN).why) == 1 + stored
 
 
 def across(x_order: tuple[int, ...], y_order: tuple[int, ...], n: int) -> tuple[Node, Node]:

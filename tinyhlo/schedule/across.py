@@ -17,6 +17,7 @@ from tinyhlo.ir import graph as ir
 from tinyhlo.ir.contraction import find_contraction, varies
 from tinyhlo.ir.graph import VIEWS, Elementwise, Node
 from tinyhlo.ir.walks import Users, reachable
+from tinyhlo.schedule.values import takes_rows
 from tinyhlo.target import NEAR, Target
 
 # Elements of a value, how often each is read, and how many follow each other.
@@ -29,7 +30,7 @@ def repeated_across(nodes: Sequence[Node], users: Users) -> Iterator[Node]:
     across: set[Node] = set()
     for node in nodes:
         below = node.inputs if isinstance(node, (Elementwise, *VIEWS)) else ()
-        if (isinstance(node, ir.Permute) and crosses(node)) or not across.isdisjoint(below):
+        if takes_apart(node) or not across.isdisjoint(below):
             across.add(node)
     for node in nodes:
         if not isinstance(node, ir.Expand) or node.type.size < LARGE_SIZE:
@@ -97,6 +98,21 @@ def leaves_of(value: Node, chosen: Set[Node]) -> Iterator[Node]:
 
     inside = reachable(value.inputs, lambda node: node.inputs if is_computed(node) else ())
     return (n for n in inside if not is_computed(n) and not isinstance(n, (ir.Expand, ir.Iota)))
+
+
+def takes_apart(node: Node) -> bool:
+    """Whether neighbours along the last axis lie far apart where a value takes its elements: it is
+    turned, a column, every so many-th element, or at places that are data."""
+    match node:
+        case ir.Permute():
+            return crosses(node)
+        case ir.Slice(step=step):
+            source = node.inputs[0].shape
+            last = next((k for k in reversed(range(len(step))) if node.shape[k] > 1), 0)
+            return step[last] * prod(source[last + 1 :]) > NEAR
+        case ir.Gather():
+            return not takes_rows(node)
+    return False
 
 
 def crosses(node: ir.Permute) -> bool:

@@ -18,13 +18,15 @@ from tinyhlo.ir.walks import Users, reachable
 # parts meet, and a window of 7x7 would be written out for every border and corner.
 MANY_SLICES = 16
 MOST_PARTS = 128  # of a joined value that one kernel computes, each by a formula of its own
+TAPS = 2  # that a window may have of an element of a joined value that is not stored
 MANY_PARTS = 8  # joins below a value that a transform takes, from which on it is stored
 
 
 def read_by_windows(nodes: Sequence[Node], users: Users) -> set[Node]:
     """Joined values of which there are many slices, those of values that are joined of them
-    included: a slice within one part reads the part."""
+    included: a slice within one part reads the part. A Window has a part for each of its taps."""
     slices: Counter[Node] = Counter()
+    windowed: set[Node] = set()
     found: set[Node] = set()
     for node in reversed(nodes):
         joined = is_joined(node)
@@ -32,6 +34,10 @@ def read_by_windows(nodes: Sequence[Node], users: Users) -> set[Node]:
             continue
         own = sum(isinstance(user, ir.Slice) for user in users[node])
         slices[node] = min(own + sum(slices[user] for user in users[node]), MANY_SLICES)
+        if isinstance(node, ir.Window) and node.type.size > TAPS * node.inputs[0].type.size:
+            windowed.add(node)
+        elif not windowed.isdisjoint(users[node]):
+            (found if joined else windowed).add(node)
         if joined and own > 1 and slices[node] == MANY_SLICES:
             found.add(node)
     return found

@@ -113,7 +113,11 @@ def takes_rows(node: ir.Gather) -> bool:
     """Whether neighbours in the result are neighbours in what is taken."""
     last = [axis for axis, extent in enumerate(node.inputs[0].shape) if extent > 1][-1:]
     along = [axis for axis, extent in enumerate(node.shape) if extent > 1][-1:]
-    return bool(last and along) and runs_from(node.inputs[1 + last[0]], set(along)) is not None
+    if not last or not along:
+        return False
+    *others, runs = node.inputs[1 : 2 + last[0]]
+    alone = all(along[0] not in varies(index) for index in others)
+    return alone and runs_from(runs, set(along)) is not None
 
 
 def takes_once(node: ir.Gather) -> bool:
