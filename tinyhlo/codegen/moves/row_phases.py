@@ -41,12 +41,13 @@ from tinyhlo.codegen.moves.staging import is_pass
 from tinyhlo.codegen.walks import all_loads, walk
 from tinyhlo.ir.dtypes import F32
 from tinyhlo.ir.index import Index, Var, index
-from tinyhlo.ir.ops import TRANSCENDENTAL
+from tinyhlo.ir.ops import TRANSCENDENTAL, Op
 from tinyhlo.numbers import ceil_div
 from tinyhlo.target import Target
 
 FEWEST_BLOCKS = 2  # of rows
 LONG = 16  # vectors
+DEAR = (*TRANSCENDENTAL, Op.SQRT, Op.DIV)
 
 
 def in_phases(body: Body, target: Target, moves: Moves) -> Body:
@@ -71,7 +72,8 @@ def visit(statement: Statement, target: Target, moves: Moves) -> Statement:
 def can_wait(loop: Loop, rows: int, cache_bytes: int) -> bool:
     """Whether rows consist of registers, results and passes alone, and there are enough of them;
     the cache holds a block, which is read in each phase; light passes over long rows do not wait.
-    Places that are computed from what a pass sums up need a register each."""
+    Places that are computed from what a pass sums up need a register each. One pass has phases
+    for what is dear behind it."""
     passes = [s for s in loop.body if isinstance(s, Loop)]
     flat = all(isinstance(s, (Allocate, Declare, Store)) or is_pass(s) for s in loop.body)
     in_lanes = all(s.width > 1 for s in passes)
@@ -80,10 +82,11 @@ def can_wait(loop: Loop, rows: int, cache_bytes: int) -> bool:
     placed = all(index_free(where).isdisjoint(registers) for where in all_indices(loop.body))
     enough = loop.var.extent >= FEWEST_BLOCKS * rows
     held = 0 < longest * rows * F32.itemsize <= cache_bytes
-    waits = longest <= LONG * rows or any(
-        isinstance(e, Apply) and e.op in TRANSCENDENTAL for e in walk(all_values(below(loop.body)))
-    )
-    return flat and in_lanes and placed and enough and held and waits
+    values = list(walk(all_values(below(loop.body))))
+    operations = {e.op for e in values if isinstance(e, Apply)}
+    waits = longest <= LONG * rows or not operations.isdisjoint(TRANSCENDENTAL)
+    several = len(passes) > 1 or not operations.isdisjoint(DEAR)
+    return flat and in_lanes and placed and enough and held and waits and several
 
 
 def phases_of(loop: Loop) -> list[Body]:

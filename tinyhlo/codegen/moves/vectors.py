@@ -32,6 +32,7 @@ from tinyhlo.codegen.moves.work import cost, work
 from tinyhlo.codegen.tables import table_of
 from tinyhlo.codegen.walks import operands, parts, walk
 from tinyhlo.ir.index import Data, Index, Var
+from tinyhlo.ir.ops import TRANSCENDENTAL, Op
 from tinyhlo.numbers import ceil_div
 from tinyhlo.records import dataclass
 from tinyhlo.target import NEAR, WAY_BYTES, Target
@@ -46,6 +47,7 @@ OUTWEIGHED = 8  # times the operations: how the others read does not matter
 # What an access is worth. A pair is every second element, or in reverse: vectors and a shuffle.
 # Near is a few elements apart: as many vectors and shuffles.
 POINTS = {"unit": 1.0, "pair": 0.5, "still": 0.25, "near": 0.0, "gather": -2.0}
+SHORT_PAIRS, MANY_PAIRS = 256, 256  # terms of a result; results
 FOLD = 0.5  # what it takes to put the lanes of a sum together
 WHOLE = (8, 16)  # bytes of a vector that is all of a row, where loops run in longer ones
 COPIED = 4  # bytes of a vector, at least, where rows are copied
@@ -125,7 +127,7 @@ def in_lanes(loop: Loop, target: Target, moves: Moves) -> Loop | None:
     others = [s for s in below(main.body) if isinstance(s, Loop) and s.axis is Axis.SERIAL]
     along = (
         own.value > 0
-        and (own.value > best or loop in innermost(loop))
+        and (own.value > best or loop in innermost(loop) or are_pairs(loop, own))
         and not any(gain(inner, target) >= own.value for inner in others)
     )
     dear = (
@@ -201,6 +203,22 @@ def adds_up(body: Body) -> bool:
     those in other lanes."""
     reduces = (s for s in body if isinstance(s, Loop) and s.axis is Axis.REDUCE)
     return any(is_plain_reduce(s) or adds_up(s.body) for s in reduces)
+
+
+def are_pairs(loop: Loop, found: Score) -> bool:
+    """Whether what a loop combines lies along it or stays where it is, and rows are reduced that
+    are so short that to fold lanes would take most of the time; but not where dear values are of a
+    term alone, which lanes of terms compute for all of them at once."""
+    inner = innermost(loop)
+    beside = found.counts.keys() <= {"unit", "still"}
+    reduces = all(is_plain_reduce(s) and s.var.extent <= SHORT_PAIRS for s in inner)
+    if not beside or not reduces or loop.var.extent < MANY_PAIRS:
+        return False
+    terms = {s.var for s in inner}
+    return not any(
+        isinstance(e, Apply) and (e.op is Op.POW or (e.op in TRANSCENDENTAL and e.free <= terms))
+        for e in walk(all_values(below(loop.body)))
+    )
 
 
 def longest_inside(loop: Loop) -> int:
