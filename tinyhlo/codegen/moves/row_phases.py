@@ -71,7 +71,7 @@ def visit(statement: Statement, target: Target, moves: Moves) -> Statement:
 
 def can_wait(loop: Loop, rows: int, cache_bytes: int) -> bool:
     """Whether rows consist of registers, results and passes alone, and there are enough of them;
-    the cache holds a block, which is read in each phase; light passes over long rows do not wait.
+    the cache holds a block of all that passes read and write; light passes over long rows do not wait.
     Places that are computed from what a pass sums up need a register each. One pass has phases
     for what is dear behind it."""
     passes = [s for s in loop.body if isinstance(s, Loop)]
@@ -81,7 +81,8 @@ def can_wait(loop: Loop, rows: int, cache_bytes: int) -> bool:
     registers = names_set(loop.body)
     placed = all(index_free(where).isdisjoint(registers) for where in all_indices(loop.body))
     enough = loop.var.extent >= FEWEST_BLOCKS * rows
-    held = 0 < longest * rows * F32.itemsize <= cache_bytes
+    arrays = {m: s.var.extent * m.dtype.itemsize for s in passes for m in memories_in((s,))}
+    held = bool(passes) and rows * sum(arrays.values()) <= cache_bytes
     values = list(walk(all_values(below(loop.body))))
     operations = {e.op for e in values if isinstance(e, Apply)}
     waits = longest <= LONG * rows or not operations.isdisjoint(TRANSCENDENTAL)
