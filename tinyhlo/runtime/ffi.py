@@ -56,6 +56,7 @@ def ffi_call(
     words = Words()
     types = (*call.operands, *call.results)
     shared = dict(call.aliases)
+    known = [type_of(registration) for registration in tuple(TYPES.values())]
     descriptor = words.array(
         [
             core.address("tiny_ffi_run"),
@@ -68,7 +69,7 @@ def ffi_call(
             words.address([type_.nbytes // max(1, batch) for type_ in types]),
             int(alone),
             *attributes_of(call.attributes, words),
-            *(len(TYPES), words.address([*map(type_of, TYPES.values())])),
+            *(len(known), words.address(known)),
             *(0 for _ in range(KEPT_WORDS)),
         ]
     )
