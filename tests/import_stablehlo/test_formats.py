@@ -65,6 +65,13 @@ def test_all_formats_give_the_same_nodes(sources: dict[str, bytes | str]) -> Non
         assert graph.results == first.results
 
 
+def test_byte_order_mark(sources: dict[str, bytes | str]) -> None:
+    text = "\ufeff" + str(sources["text"])
+    expected = import_module(sources["text"]).graph.results
+    assert import_module(text).graph.results == expected
+    assert import_module(text.encode()).graph.results == expected
+
+
 def test_embedded_module() -> None:
     pytest.importorskip("flatbuffers")
     exported = jax.export.export(jax.jit(program), platforms=("cpu",))(X)

@@ -46,6 +46,16 @@ def test_portable_artifact() -> None:
     assert import_module(artifact).graph.results == import_module(ROUND_TRIP).graph.results
 
 
+def test_portable_artifact_that_names_no_quantized_op() -> None:
+    """Its types are numbers in the bytes."""
+    text = program(f"%r = stablehlo.negate %x : {TYPE} return %r : {TYPE}", TYPE, TYPE)
+    artifact = stablehlo.serialize_portable_artifact_str(
+        text.encode(), stablehlo.get_current_version()
+    )
+    assert b"quant" not in artifact
+    assert import_module(artifact).graph.results == import_module(text).graph.results
+
+
 @pytest.mark.parametrize(
     ("op", "meaning"), [("add", np.add), ("multiply", np.multiply), ("maximum", np.maximum)]
 )

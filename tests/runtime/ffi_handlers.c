@@ -69,22 +69,46 @@ EXPORT XLA_FFI_Error* first(XLA_FFI_CallFrame* frame) {
   return NULL;
 }
 
-static XLA_FFI_TypeId counter_type = {77};
+static int counters_alive;
+
+static void counter_delete(void* state) {
+  free(state);
+  counters_alive--;
+}
+
+EXPORT XLA_FFI_TypeId counter_type = {77};
+EXPORT XLA_FFI_TypeInfo counter_info = {.struct_size = XLA_FFI_TypeInfo_STRUCT_SIZE,
+                                        .deleter = counter_delete};
+EXPORT XLA_FFI_TypeId unnumbered;
+EXPORT int counters(void) { return counters_alive; }
 
 EXPORT XLA_FFI_Error* counter_new(XLA_FFI_CallFrame* frame) {
+  if (answered(frame)) return NULL;
   XLA_FFI_State_Set_Args args = {.struct_size = XLA_FFI_State_Set_Args_STRUCT_SIZE,
                                  .ctx = frame->ctx,
                                  .stage = frame->stage,
                                  .type_id = &counter_type,
                                  .state = calloc(1, sizeof(float))};
+  counters_alive++;
   return frame->api->XLA_FFI_State_Set(&args);
 }
 
-/* result = operand + how often this has been called */
-EXPORT XLA_FFI_Error* counter_run(XLA_FFI_CallFrame* frame) {
+EXPORT XLA_FFI_Error* counter_twice(XLA_FFI_CallFrame* frame) {
+  XLA_FFI_Error* error = counter_new(frame);
+  return error ? error : counter_new(frame);
+}
+
+EXPORT XLA_FFI_Error* counter_refuse(XLA_FFI_CallFrame* frame) {
+  XLA_FFI_Error* error = counter_new(frame);
+  return error ? error : fail(frame, "no, thank you");
+}
+
+/* result = operand + how often this has been called on the state of a stage */
+static XLA_FFI_Error* count_in(XLA_FFI_CallFrame* frame, XLA_FFI_ExecutionStage stage) {
+  if (answered(frame)) return NULL;
   XLA_FFI_State_Get_Args args = {.struct_size = XLA_FFI_State_Get_Args_STRUCT_SIZE,
                                  .ctx = frame->ctx,
-                                 .stage = XLA_FFI_ExecutionStage_INSTANTIATE,
+                                 .stage = stage,
                                  .type_id = &counter_type};
   XLA_FFI_Error* error = frame->api->XLA_FFI_State_Get(&args);
   if (error) return error;
@@ -92,6 +116,14 @@ EXPORT XLA_FFI_Error* counter_run(XLA_FFI_CallFrame* frame) {
   for (int64_t k = 0; k < count(frame->args.args, 0); k++)
     floats(frame->rets.rets, 0)[k] = floats(frame->args.args, 0)[k] + calls;
   return NULL;
+}
+
+EXPORT XLA_FFI_Error* counter_run(XLA_FFI_CallFrame* frame) {
+  return count_in(frame, XLA_FFI_ExecutionStage_INSTANTIATE);
+}
+
+EXPORT XLA_FFI_Error* counter_run_prepared(XLA_FFI_CallFrame* frame) {
+  return count_in(frame, XLA_FFI_ExecutionStage_PREPARE);
 }
 
 typedef struct {

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import gc
+import os
 import shutil
 import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +22,7 @@ from tinyhlo.errors import ExecutionError, TinyhloError
 from tinyhlo.ir.dtypes import F32, I32
 from tinyhlo.ir.graph import TensorType
 from tinyhlo.pjrt_plugin import initialize
-from tinyhlo.runtime import blas, core
+from tinyhlo.runtime import blas, core, jax_ffi
 from tinyhlo.runtime.ffi import ffi_call
 from tinyhlo.runtime.library import REGISTRY, Call, Library, run
 from tinyhlo.runtime.targets import batch_shape, find
@@ -62,10 +66,23 @@ def tiny() -> jax.Device:
     return jax.devices("tiny")[0]
 
 
-def call_directly(handler: Any, *, instantiate: Any = None) -> list[np.ndarray]:
-    stages = {"execute": jax.ffi.pycapsule(handler)}
-    if instantiate is not None:
-        stages["instantiate"] = jax.ffi.pycapsule(instantiate)
+@pytest.fixture
+def counters(handlers: ctypes.CDLL) -> Iterator[Callable[[], int]]:
+    """How many states are alive of a type that is registered with a deleter."""
+    jax_ffi.watch()
+    words = {"type_id": handlers.counter_type, "type_info": handlers.counter_info}
+    type_: Any = {name: jax.ffi.pycapsule(value) for name, value in words.items()}
+    jax.ffi.register_ffi_type("test.counter", type_, platform="tiny")
+    before = handlers.counters()
+    yield lambda: handlers.counters() - before
+    del jax_ffi.TYPES["tiny", "test.counter"]
+
+
+def call_directly(handler: Any, **others: Any) -> list[np.ndarray]:
+    stages = {
+        stage: jax.ffi.pycapsule(function)
+        for stage, function in {"execute": handler, **others}.items()
+    }
     library = ffi_call(stages, Call("test", {}, (VECTOR,), (VECTOR,)))
     return [run(library, [X], [VECTOR])[0] for _ in range(3)]
 
@@ -97,6 +114,38 @@ def test_registered_with_jax(handlers: ctypes.CDLL, tiny: jax.Device) -> None:
         np.testing.assert_array_equal(f(jax.device_put(X, tiny)), -X)
 
 
+def counting(handlers: ctypes.CDLL) -> dict[str, Any]:
+    """One handler for each stage: what `counter_run` looks for is made by `counter_new`."""
+    stages = {"instantiate": handlers.counter_new, "execute": handlers.counter_run}
+    return {stage: jax.ffi.pycapsule(function) for stage, function in stages.items()}
+
+
+def test_stages_registered_for_the_cpu(handlers: ctypes.CDLL, tiny: jax.Device) -> None:
+    """Of which XLA gives back but two."""
+    jax.devices("cpu")
+    jax.ffi.register_ffi_target("test.stages", counting(handlers), platform="cpu")
+    f = jax.jit(lambda x: jax.ffi.ffi_call("test.stages", x)(x))
+    np.testing.assert_array_equal(f(jax.device_put(X, tiny)), X + 1)
+
+
+REGISTERED_EARLY = """
+import ctypes, jax, numpy as np
+handlers = ctypes.CDLL({path!r})
+stages = {{"instantiate": handlers.counter_new, "execute": handlers.counter_run}}
+stages = {{stage: jax.ffi.pycapsule(function) for stage, function in stages.items()}}
+jax.ffi.register_ffi_target(name="test.early", fn=stages, platform="cpu")
+print(jax.jit(lambda x: jax.ffi.ffi_call("test.early", x)(x))(np.arange(3.0)), jax.devices())
+"""
+
+
+def test_stages_registered_before_the_plugin(handlers: ctypes.CDLL) -> None:
+    source = REGISTERED_EARLY.format(path=handlers._name)
+    environment = os.environ | {"JAX_PLATFORMS": "tiny,cpu"}
+    command = [sys.executable, "-c", source]
+    said = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    assert said.stdout.startswith("[1. 2. 3.] [TinyDevice"), said.stdout
+
+
 def test_error_of_a_handler(handlers: ctypes.CDLL, registry: None, tiny: jax.Device) -> None:
     tinyhlo.register_custom_call("test.refuse", jax.ffi.pycapsule(handlers.refuse))
     f = jax.jit(lambda x: jax.ffi.ffi_call("test.refuse", x)(x) + 1)
@@ -123,9 +172,58 @@ def test_state(handlers: ctypes.CDLL) -> None:
         call_directly(handlers.counter_run)
 
 
-def test_refusal_when_instantiated(handlers: ctypes.CDLL) -> None:
+def test_types_have_numbers(handlers: ctypes.CDLL) -> None:
+    """jaxlib's C++ header asserts it, and XLA numbers those of its own platforms alone."""
+    jax_ffi.watch()
+    number = ctypes.c_int64.in_dll(handlers, "unnumbered")
+    type_: Any = {"type_id": jax.ffi.pycapsule(handlers.unnumbered)}
+    jax.ffi.register_ffi_type("test.unnumbered", type_, platform="tiny")
+    seen: list[int] = []
+    for _ in range(2):
+        call_directly(handlers.counter_run, instantiate=handlers.counter_new)
+        seen.append(number.value)
+    assert seen[0] == seen[1] > 0
+
+
+def test_state_of_a_run(handlers: ctypes.CDLL, counters: Callable[[], int]) -> None:
+    results = call_directly(handlers.counter_run_prepared, prepare=handlers.counter_new)
+    np.testing.assert_array_equal(results, [X + 1] * 3)
+    assert counters() == 0
+
+
+def test_state_is_set_once(handlers: ctypes.CDLL) -> None:
+    with pytest.raises(ExecutionError, match="has set its state before"):
+        call_directly(handlers.counter_twice)
+
+
+def test_state_dies_with_its_call(handlers: ctypes.CDLL, counters: Callable[[], int]) -> None:
+    stages = {"instantiate": jax.ffi.pycapsule(handlers.counter_new)}
+    library = ffi_call(stages, Call("test", {}, (VECTOR,), (VECTOR,)))
+    assert counters() == 1
+    del library
+    assert counters() == 0
+
+
+def test_state_dies_with_its_program(
+    handlers: ctypes.CDLL, counters: Callable[[], int], tiny: jax.Device
+) -> None:
+    jax.ffi.register_ffi_target("test.dies", counting(handlers), platform="tiny")
+    x = jax.device_put(X, tiny)
+    functions = [jax.jit(lambda x, k=k: jax.ffi.ffi_call("test.dies", x)(x) * k) for k in range(3)]
+    for k, f in enumerate(functions):
+        np.testing.assert_array_equal(f(x), (X + 1) * k)
+    assert counters() == 3
+    del f, functions
+    jax.clear_caches()
+    gc.collect()
+    np.testing.assert_array_equal(jax.jit(lambda x: x + 1)(x), X + 1)  # compiling collects
+    assert counters() == 0
+
+
+def test_refusal_when_instantiated(handlers: ctypes.CDLL, counters: Callable[[], int]) -> None:
     with pytest.raises(TinyhloError, match="cannot be instantiated: no, thank you"):
-        call_directly(handlers.refuse, instantiate=handlers.refuse)
+        call_directly(handlers.refuse, instantiate=handlers.counter_refuse)
+    assert counters() == 0
 
 
 def test_threads_and_futures(handlers: ctypes.CDLL) -> None:

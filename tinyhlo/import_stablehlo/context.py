@@ -27,6 +27,7 @@ from tinyhlo.import_stablehlo.quantized import load_dialect, mentions_quantized,
 PORTABLE_PRODUCER = b"StableHLO_v"  # the producer text at the head of a portable artifact
 PORTABLE_VERSION = re.compile(PORTABLE_PRODUCER + rb"(\d+)\.(\d+)\.(\d+)")
 HEAD_BYTES = 64
+BYTE_ORDER_MARK = "\ufeff"  # some editors begin a text with it
 
 # Bytes of programs that one context reads: what MLIR interns, constants too, lives as long as it.
 MOST_READ = 1 << 20
@@ -73,7 +74,7 @@ def parse_module(source: bytes | str, context: ir.Context | None = None) -> ir.M
     Raises InvalidProgram with the parser's own message when it is not a StableHLO module.
     """
     if isinstance(source, str):
-        return parse_source(source, context)
+        return parse_source(source.removeprefix(BYTE_ORDER_MARK), context)
     source = bytes(source)
     embedded = embedded_module(source)
     if embedded is not None:
@@ -83,7 +84,7 @@ def parse_module(source: bytes | str, context: ir.Context | None = None) -> ir.M
     if source.startswith(BYTECODE_MAGIC):
         return parse_source(source, context)
     try:
-        return parse_source(source.decode(), context)
+        return parse_module(source.decode(), context)
     except UnicodeDecodeError as error:
         raise InvalidProgram(
             "neither StableHLO text, MLIR bytecode, a portable artifact nor a jax.export file"

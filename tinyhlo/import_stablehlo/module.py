@@ -17,6 +17,7 @@ from typing import Any
 from jaxlib.mlir import ir
 
 from tinyhlo.errors import InvalidProgram, UnsupportedItem, UnsupportedOp
+from tinyhlo.import_stablehlo import quantized
 from tinyhlo.import_stablehlo.attributes import decode_attribute
 from tinyhlo.import_stablehlo.context import lent_context, parse_module
 from tinyhlo.import_stablehlo.decode import Decoder, entry_of
@@ -92,9 +93,13 @@ def import_module(
             try:
                 return read_module(parsed, rounded, placement)
             except UnsupportedOp as error:
-                if not needs_refining(error):
+                if quantized.was_overlooked(error):
+                    again = parse_module(quantized.mentioning(parsed))
+                elif needs_refining(error):
+                    again = with_known_shapes(parsed)
+                else:
                     raise
-            return read_module(with_known_shapes(parsed), rounded, placement)
+            return read_module(again, rounded, placement)
     except RecursionError as error:
         raise InvalidProgram("functions call themselves, or are nested too deeply") from error
 

@@ -10,6 +10,7 @@ is refused.
 
 from __future__ import annotations
 
+import io
 import re
 
 from jaxlib.mlir import ir
@@ -33,8 +34,21 @@ stablehlo.register_stablehlo_passes()
 
 
 def mentions_quantized(source: bytes | str) -> bool:
-    """Whether a module may have quantized types; sometimes also true for one that has none."""
+    """Whether a module may have quantized types; sometimes also true for one that has none. Of
+    those of a portable artifact, whose types are numbers, only ops that are named so are seen."""
     return ("quant" in source) if isinstance(source, str) else (b"quant" in source)
+
+
+def was_overlooked(error: UnsupportedOp) -> bool:
+    """Whether an import failed for quantized types that nothing in its source mentions."""
+    return any("!quant" in item.types for item in error.items)
+
+
+def mentioning(module: ir.Module) -> bytes:
+    """A module as bytecode, which has the names of its types."""
+    written = io.BytesIO()
+    module.operation.write_bytecode(written)
+    return written.getvalue()
 
 
 def load_dialect(context: ir.Context) -> None:

@@ -18,8 +18,8 @@ from tinyhlo.import_stablehlo.spmd import collectives, manual
 from tinyhlo.import_stablehlo.walker import Rule
 
 FAMILIES = """
-    broadcasting calls contraction conversions convolution custom_calls elementwise indexing linalg
-    movement normalization pooling ragged random_bits reductions scattering sorting
+    broadcasting calls contraction conversions convolution custom_calls einsum elementwise indexing
+    linalg movement normalization pooling ragged random_bits reductions scattering sorting
     special_functions windows
 """
 

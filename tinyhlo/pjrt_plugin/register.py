@@ -15,6 +15,7 @@ from typing import Any
 
 from tinyhlo.errors import TinyhloError
 from tinyhlo.pjrt_plugin import bridge, callbacks, dlpack, lowerings, partitioners
+from tinyhlo.runtime import jax_ffi
 
 PLATFORM = "tiny"
 # Below cpu's 0: XLA:CPU stays the default, and users ask for tiny by backend= or JAX_PLATFORMS.
@@ -37,6 +38,7 @@ def initialize() -> None:
     callbacks.install(PLATFORM)
     dlpack.install(PLATFORM)
     partitioners.install()
+    jax_ffi.watch()
     estimate_costs()
 
 

@@ -6,7 +6,7 @@ processors     the Targets that code is made for
 host           an `executable` of compiled code, or of the interpreter; `saved` ones on the disk
 core           the C library in `native/` as Python sees it; `arrays` in its memory
 library        functions that programs call: `targets` finds them, `ffi` handlers, `callbacks`;
-               `functions` of Python, as C calls them;
+               `functions` of Python, as C calls them; `jax_ffi`: what is registered with JAX;
                `blas`: the threads of what LAPACK calls; `exchange` with the processes of a `job`,
                or with other threads by a `rendezvous`
 search/        schedules found by measuring; `trace`: each call with its time

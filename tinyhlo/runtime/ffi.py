@@ -11,6 +11,8 @@ and native/ffi_abi.h say; native/ffi.c puts the call frame around it.
 from __future__ import annotations
 
 import ctypes
+import itertools
+import weakref
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,12 +23,15 @@ from tinyhlo.ir.elements import BY_NAME
 from tinyhlo.ir.graph import TensorType
 from tinyhlo.runtime import core
 from tinyhlo.runtime.arrays import Words
+from tinyhlo.runtime.jax_ffi import TYPES
 from tinyhlo.runtime.library import Call, Library
 
 STAGES = ("instantiate", "prepare", "initialize", "execute")
 ARRAY, DICTIONARY, SCALAR, STRING = 1, 2, 3, 4  # kinds of attributes
 
-BUFFER_WORDS, ATTRIBUTES_WORDS = 6, 6
+BUFFER_WORDS, ATTRIBUTES_WORDS, KEPT_WORDS = 6, 6, 4
+NUMBERS = itertools.count(1 << 40)  # of types; XLA counts from 1
+DELETER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 # XLA_FFI_DataType of each element type
 ELEMENTS = """
@@ -51,6 +56,7 @@ def ffi_call(
     words = Words()
     types = (*call.operands, *call.results)
     shared = dict(call.aliases)
+    known = [type_of(registration) for registration in tuple(TYPES.values())]
     descriptor = words.array(
         [
             core.address("tiny_ffi_run"),
@@ -63,11 +69,15 @@ def ffi_call(
             words.address([type_.nbytes // max(1, batch) for type_ in types]),
             int(alone),
             *attributes_of(call.attributes, words),
-            *(0 for _ in (*STAGES, *STAGES)),  # states and their types
+            *(len(known), words.address(known)),
+            *(0 for _ in range(KEPT_WORDS)),
         ]
     )
     if core.library().tiny_ffi_instantiate(descriptor.ctypes.data):
         raise TinyhloError(f"{call.target} cannot be instantiated: {core.last_error()}")
+    state, deleter = map(int, descriptor[-2:])
+    if state and deleter:
+        weakref.finalize(descriptor, DELETER(deleter), state).atexit = False
     return Library(descriptor, (call, dict(handlers), words), seconds)
 
 
@@ -80,6 +90,14 @@ def pointer_of(capsule: Any) -> int:
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_void_p)
     return pointer(capsule, name(capsule))
+
+
+def type_of(registration: Mapping[str, Any]) -> tuple[int, int]:
+    """An FfiType. It gets a number if XLA has given it none: jaxlib's header wants one."""
+    address = pointer_of(registration["type_id"])
+    number = ctypes.c_int64.from_address(address)
+    number.value = number.value or next(NUMBERS)
+    return address, pointer_of(registration.get("type_info"))
 
 
 def buffer_of(type_: TensorType, words: Words) -> tuple[int, ...]:

@@ -23,7 +23,7 @@ import numpy as np
 from tinyhlo.errors import UnsupportedItem, UnsupportedOp
 from tinyhlo.ir import interpreter
 from tinyhlo.ir.graph import LibraryCall, TensorType
-from tinyhlo.runtime import blas, callbacks
+from tinyhlo.runtime import blas, callbacks, jax_ffi
 from tinyhlo.runtime.ffi import ffi_call, pointer_of
 from tinyhlo.runtime.library import (
     REGISTRY,
@@ -44,7 +44,6 @@ SPLIT_SECONDS = 50e-6  # a batch that needs less is not worth a fork
 # triangular_solve of 32x32 took 35 ms instead of 1.
 SPLIT_SIZE = 32 * 32 - 1
 ALONE_SECONDS = 100e-6  # a matrix that needs less is not worth threads of BLAS: up to 80x80
-PLATFORMS = ("tiny", "cpu", "Host")  # of jax.ffi; XLA calls "cpu" "Host"
 
 
 def register_custom_call(name: str, function: Callable[..., Any] | Mapping[str, Any] | Any) -> None:
@@ -137,15 +136,13 @@ REGISTRY.update(callbacks.MAKERS)
 
 def jax_target(target: str) -> Maker | None:
     """A handler that jax.ffi knows for the CPU."""
+    jax_ffi.watch()
+    for platform in jax_ffi.PLATFORMS:
+        if known := jax_ffi.TARGETS.get((platform, target)):
+            return maker_of(*known)
     from jaxlib import xla_client
 
-    # what was registered before XLA:CPU was first used: (name, function, API version, ...)
-    waiting: Any = getattr(xla_client, "_custom_callback", {})
-    for platform in PLATFORMS:
-        for name, function, version, *_ in waiting.get(platform, ()):
-            if name == target:
-                return maker_of(function, version)
-    found = xla_client.custom_call_targets("cpu").get(target)
+    found = xla_client.custom_call_targets("cpu").get(target)  # registered before `watch`
     return handler(found) if isinstance(found, dict) else None
 
 

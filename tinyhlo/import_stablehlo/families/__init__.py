@@ -5,7 +5,8 @@ conversions        comparisons, casts
 movement           constants, and what moves or repeats elements
 indexing           gather, dynamic slices; `scattering`: scatter
 reductions         reduce; `windows`: reduce_window, `pooling`: select_and_scatter
-contraction        dot_general, `convolution` (`phases`: of dilated inputs), `ragged`: ragged_dot
+contraction        dot_general; `einsum`; `convolution`, `phases`: of dilated inputs;
+                   `ragged`: ragged_dot
 sorting            sort and top_k
 normalization      batch norms
 random_bits        rng_bit_generator

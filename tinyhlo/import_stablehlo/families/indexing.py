@@ -1,4 +1,4 @@
-"""gather, dynamic_slice and dynamic_update_slice; where windows lie, for them and for scatter.
+"""gather, torch_index_select, dynamic slices; where windows lie, for them and for scatter.
 
     dynamic_slice(x[8,4], i, j, sizes [2,4])  ->  Gather(x, clamp(i, 0, 6) + iota, iota)
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from tinyhlo.import_stablehlo.operands import clamp_index, known_array, known_scalar
 from tinyhlo.import_stablehlo.records import WindowDimensions
-from tinyhlo.import_stablehlo.walker import SHAPE, Rule, on_values
+from tinyhlo.import_stablehlo.walker import SHAPE, Rule, UnsupportedError, on_values
 from tinyhlo.ir.build import broadcast, constant, full, gather, iota, scalar, slice_, update_slice
 from tinyhlo.ir.dtypes import DType, index_dtype
 from tinyhlo.ir.graph import Graph, Node, Shape
@@ -180,6 +180,21 @@ def gather_slices(operand: Node, starts: Node, numbers: WindowDimensions, shape:
     return join(pieces, along)
 
 
+def index_select(operand: Node, starts: Node, shape: Shape, axis: int, batch: int) -> Node:
+    """What lies at the starts along an axis, whose place theirs take; the first `batch` axes of
+    both run together.
+
+    Raises UnsupportedError when the axis is one of those.
+    """
+    if not 0 <= batch <= axis:
+        raise UnsupportedError(f"batch_dims = {batch} and dim = {axis}: 0 <= batch_dims <= dim")
+    rank = len(starts.shape)
+    batching, places = tuple(range(batch)), range(axis, axis + rank - batch)
+    windows = tuple(k for k in range(batch, len(shape)) if k not in places)
+    numbers = WindowDimensions(windows, (axis,), batching, batching, (axis,), rank)
+    return gather_slices(operand, starts, numbers, shape)
+
+
 def slice_at(operand: Node, starts: Sequence[Node], sizes: Sequence[int]) -> Node:
     """The block of `sizes` at the clamped scalar `starts`; a plain Slice when they are known."""
     shape = tuple(sizes)
@@ -217,6 +232,7 @@ def store_at(operand: Node, update: Node, starts: Sequence[Node]) -> Node:
 
 RULES: dict[str, Rule] = {
     "stablehlo.gather": on_values(gather_slices, "dimension_numbers", SHAPE),
+    "stablehlo.torch_index_select": on_values(index_select, SHAPE, "dim", "batch_dims"),
     "stablehlo.dynamic_slice": on_values(
         lambda operand, *rest: slice_at(operand, rest[:-1], rest[-1]), "slice_sizes"
     ),

@@ -20,6 +20,7 @@ from tinyhlo.import_stablehlo.families import (
     contraction,
     conversions,
     convolution,
+    einsum,
     elementwise,
     ragged,
 )
@@ -178,6 +179,7 @@ RULES: dict[str, Rule] = {
     "stablehlo.bitcast_convert": bitcast_convert,
     "stablehlo.dot_general": partial(bilinear, contraction.RULES["stablehlo.dot_general"]),
     "stablehlo.dot": partial(bilinear, contraction.RULES["stablehlo.dot"]),
+    "stablehlo.einsum": partial(bilinear, einsum.einsum),
     "stablehlo.convolution": partial(bilinear, convolution.convolution),
     "chlo.ragged_dot": partial(bilinear, ragged.ragged_dot),
 }

@@ -34,10 +34,10 @@ from tinyhlo.ir.graph import Node, TensorType
 MOVES = names(
     """
     broadcast broadcast_in_dim concatenate dynamic_broadcast_in_dim dynamic_reshape dynamic_slice
-    dynamic_update_slice gather pad reshape reverse select slice transpose
+    dynamic_update_slice gather pad reshape reverse select slice torch_index_select transpose
     """
 )
-LINEAR = MOVES | names("add negate subtract")
+LINEAR = MOVES | names("add negate subtract unary_einsum")
 # ops over any number of values: each plane is a value of its own
 VARIADIC = names("map optimization_barrier reduce reduce_window scatter sort") | {
     "sdy.propagation_barrier",
@@ -175,7 +175,7 @@ def indices_of(operation: Operation) -> range:
     """Which operands say where the op reads or writes."""
     count = len(operation.operand_types)
     match operation.name:
-        case "stablehlo.gather" | "stablehlo.dynamic_slice":
+        case "stablehlo.gather" | "stablehlo.dynamic_slice" | "stablehlo.torch_index_select":
             return range(1, count)
         case "stablehlo.dynamic_update_slice":
             return range(2, count)

@@ -32,7 +32,7 @@ static int32_t run_frame(FfiLibrary* library, FfiBuffer* buffers, int64_t run) {
     values[k] = &buffers[k];
     types[k] = FFI_BUFFER;
   }
-  FfiContext context = {library, run};
+  FfiContext context = {.library = library, .run = run};
   FfiFrame frame = {
       .struct_size = FFI_FRAME_SIZE,
       .api = &FFI_API,
@@ -43,11 +43,11 @@ static int32_t run_frame(FfiLibrary* library, FfiBuffer* buffers, int64_t run) {
                   .types = types, .values = values + library->input_count},
       .attributes = library->attributes,
   };
-  for (int32_t stage = FFI_PREPARE; stage <= FFI_EXECUTE; stage++) {
-    int32_t status = run_stage(library, &frame, stage);
-    if (status) return status;
-  }
-  return TINY_OK;
+  int32_t status = TINY_OK;
+  for (int32_t stage = FFI_PREPARE; stage <= FFI_EXECUTE && !status; stage++)
+    status = run_stage(library, &frame, stage);
+  for (int32_t stage = FFI_PREPARE; stage <= FFI_EXECUTE; stage++) ffi_forget(&context.kept[stage]);
+  return status;
 }
 
 /* ---- batches --------------------------------------------------------------------------------- */
@@ -121,7 +121,7 @@ int32_t tiny_ffi_run(TinyLibrary* self, void** inputs, void** outputs) {
 }
 
 int32_t tiny_ffi_instantiate(FfiLibrary* library) {
-  FfiContext context = {library, 0};
+  FfiContext context = {.library = library};
   FfiFrame frame = {
       .struct_size = FFI_FRAME_SIZE,
       .api = &FFI_API,
@@ -130,5 +130,7 @@ int32_t tiny_ffi_instantiate(FfiLibrary* library) {
       .results = {.struct_size = sizeof(FfiValues)},
       .attributes = library->attributes,
   };
-  return run_stage(library, &frame, FFI_INSTANTIATE);
+  int32_t status = run_stage(library, &frame, FFI_INSTANTIATE);
+  if (status) ffi_forget(&library->kept);
+  return status;
 }

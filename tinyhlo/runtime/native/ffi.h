@@ -8,6 +8,21 @@
 /* Ranks of the buffers of a call that may be split: a batch of matrices. */
 enum { FFI_BATCH_RANK = 3 };
 
+/* A type of state that somebody has registered. */
+typedef struct {
+  const FfiTypeId* id;
+  const FfiTypeInfo* info; /* or NULL */
+} FfiType;
+
+/* What a handler keeps for later stages. Its type is the same by address or by number; the address
+   is not followed. */
+typedef struct {
+  const FfiTypeId* type;
+  int64_t number;
+  void* state;
+  void (*deleter)(void* state); /* NULL: nobody has registered one */
+} FfiKept;
+
 /* The descriptor of one call; tinyhlo/runtime/ffi.py fills it, word by word. */
 typedef struct {
   TinyLibrary head;
@@ -20,20 +35,24 @@ typedef struct {
   const int64_t* batch_bytes;       /* for each buffer, of one element of the batch */
   int64_t alone;                    /* whether the BLAS that it calls has one thread meanwhile */
   FfiAttributes attributes;
-  void* states[FFI_STAGES];         /* what the handlers keep from stage to stage */
-  int64_t state_types[FFI_STAGES];
+  int64_t type_count;
+  const FfiType* types;
+  FfiKept kept;                     /* by `instantiate`, for as long as the program lives */
 } FfiLibrary;
 
 /* What a handler gets as its context. */
 struct FfiContext {
   FfiLibrary* library;
   int64_t run;
+  FfiKept kept[FFI_STAGES]; /* by the stages of this run, until it ends */
 };
 
 extern const FfiApi FFI_API;
 
 /* Wait until an asynchronous handler is done, and free its future; NULL or its error. */
 FfiError* ffi_future_take(FfiFuture* future);
+/* Delete what a stage has kept, if anything. */
+void ffi_forget(FfiKept* kept);
 /* Make the handler's error the error of this thread and free it; returns its code. */
 int32_t ffi_error_take(FfiError* error);
 

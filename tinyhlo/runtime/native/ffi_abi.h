@@ -22,6 +22,9 @@ typedef struct FfiApi FfiApi;
 
 typedef struct { const char* text; size_t length; } FfiSpan;
 typedef struct { int64_t number; } FfiTypeId;
+typedef struct {
+  size_t struct_size; void* extension_start; void (*deleter)(void* state);
+} FfiTypeInfo;
 
 typedef struct {
   size_t struct_size; void* extension_start; int32_t dtype; void* data; int64_t rank;

@@ -70,23 +70,44 @@ static FfiError* context_get(FfiContextGet* args) {
   return fail(5 /* NOT_FOUND */, "tinyhlo's execution context holds no user data");
 }
 
+static FfiKept* kept_in(FfiContext* context, int32_t stage) {
+  if (stage < 0 || stage >= FFI_STAGES) return NULL;
+  return stage == FFI_INSTANTIATE ? &context->library->kept : &context->kept[stage];
+}
+
+static void (*deleter_of(const FfiLibrary* library, const FfiTypeId* type))(void*) {
+  for (int64_t k = 0; k < library->type_count; k++) {
+    const FfiType* known = &library->types[k];
+    if (known->id == type || (type->number && known->id->number == type->number))
+      return known->info ? known->info->deleter : NULL;
+  }
+  return NULL;
+}
+
 static FfiError* state_set(FfiState* args) {
-  if (args->stage < 0 || args->stage >= FFI_STAGES)
-    return fail(TINY_INVALID_ARGUMENT, "state for a stage that does not exist");
-  FfiLibrary* library = args->context->library;
-  library->states[args->stage] = args->state;
-  library->state_types[args->stage] = args->type ? args->type->number : 0;
+  FfiKept* kept = kept_in(args->context, args->stage);
+  if (!kept) return fail(TINY_INVALID_ARGUMENT, "state for a stage that does not exist");
+  if (kept->state) return fail(9 /* FAILED_PRECONDITION */, "that stage has set its state before");
+  const FfiTypeId* type = args->type;
+  *kept = (FfiKept){.type = type, .state = args->state};
+  if (!type) return NULL;
+  kept->number = type->number;
+  kept->deleter = deleter_of(args->context->library, type);
   return NULL;
 }
 
 static FfiError* state_get(FfiState* args) {
-  if (args->stage < 0 || args->stage >= FFI_STAGES || !args->context->library->states[args->stage])
-    return fail(5 /* NOT_FOUND */, "no state was set in that stage");
-  FfiLibrary* library = args->context->library;
-  if (args->type && library->state_types[args->stage] != args->type->number)
+  const FfiKept* kept = kept_in(args->context, args->stage);
+  if (!kept || !kept->state) return fail(5 /* NOT_FOUND */, "no state was set in that stage");
+  if (args->type && kept->type != args->type && kept->number != args->type->number)
     return fail(TINY_INVALID_ARGUMENT, "the state of that stage has another type");
-  args->state = library->states[args->stage];
+  args->state = kept->state;
   return NULL;
+}
+
+void ffi_forget(FfiKept* kept) {
+  if (kept->state && kept->deleter) kept->deleter(kept->state);
+  kept->state = NULL;
 }
 
 static FfiError* run_id(FfiRunId* args) {
