@@ -391,14 +391,18 @@ def test_what_is_read_across_again_and_again_is_turned_once() -> None:
 
 
 def test_columns_that_rows_are_multiplied_by_are_put_side_by_side_once() -> None:
-    """A column, a diagonal, every third element; not what lies side by side already."""
+    """A column, a diagonal, at places that are data, turned by a number that is; not what lies side
+    by side already."""
     x, y, places = param(0, (300, 300), F32), param(1, (900,), F32), param(2, (300,), I32)
+    first = broadcast(reshape(slice_(places, (0,), (1,)), ()), (300,), ())
     columns = {
         slice_(x, (0, 7), (300, 8)): True,
         gather(x, [iota((300,), I32, 0)] * 2): True,
         gather(y, [places]): True,
         slice_(y, (0,), (900,), (3,)): False,  # loads of vectors take those apart
         slice_(y, (0,), (300,)): False,
+        gather(y, [elementwise(Op.ADD, first, iota((300,), I32, 0))]): False,
+        gather(join([y, y], 0), [elementwise(Op.ADD, first, iota((300,), I32, 0))]): True,
     }
     for column, stored in columns.items():
         repeated = broadcast(reshape(column, (300,)), (300, 300), (1,))

@@ -16,6 +16,7 @@ from math import prod
 from tinyhlo.ir import graph as ir
 from tinyhlo.ir.contraction import find_contraction, varies
 from tinyhlo.ir.graph import VIEWS, Elementwise, Node
+from tinyhlo.ir.joining import is_joined
 from tinyhlo.ir.walks import Users, reachable
 from tinyhlo.schedule.values import takes_rows
 from tinyhlo.target import NEAR, Target
@@ -102,7 +103,8 @@ def leaves_of(value: Node, chosen: Set[Node]) -> Iterator[Node]:
 
 def takes_apart(node: Node) -> bool:
     """Whether neighbours along the last axis lie far apart where a value takes its elements: it is
-    turned, a column, every so many-th element, or at places that are data."""
+    turned, a column, every so many-th element, or at places that are data; or are chosen among
+    parts at such places."""
     match node:
         case ir.Permute():
             return crosses(node)
@@ -110,8 +112,8 @@ def takes_apart(node: Node) -> bool:
             source = node.inputs[0].shape
             last = next((k for k in reversed(range(len(step))) if node.shape[k] > 1), 0)
             return step[last] * prod(source[last + 1 :]) > NEAR
-        case ir.Gather():
-            return not takes_rows(node)
+        case ir.Gather(inputs=(source, *_)):
+            return not takes_rows(node) or is_joined(source)
     return False
 
 

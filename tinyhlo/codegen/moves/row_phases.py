@@ -70,10 +70,10 @@ def visit(statement: Statement, target: Target, moves: Moves) -> Statement:
 
 
 def can_wait(loop: Loop, rows: int, cache_bytes: int) -> bool:
-    """Whether rows consist of registers, results and passes alone, and there are enough of them;
-    the cache holds a block of all that passes read and write; light passes over long rows do not wait.
-    Places that are computed from what a pass sums up need a register each. One pass has phases
-    for what is dear behind it."""
+    """Whether rows consist of registers, results and passes alone, and there are enough of them.
+    The cache holds a block of all that passes read and write; light passes over long rows do not
+    wait; one pass has phases for what is dear behind it. Places that are computed from what a pass
+    sums up need a register each."""
     passes = [s for s in loop.body if isinstance(s, Loop)]
     flat = all(isinstance(s, (Allocate, Declare, Store)) or is_pass(s) for s in loop.body)
     in_lanes = all(s.width > 1 for s in passes)
