@@ -12,7 +12,7 @@ from tests.schedule.graphs import F32, mul
 from tinyhlo.codegen.loops import LoopProgram
 from tinyhlo.codegen.lowering.kernel import lower_kernel
 from tinyhlo.codegen.moves.heuristics import choose_moves
-from tinyhlo.ir.build import broadcast, elementwise, param, reduce
+from tinyhlo.ir.build import broadcast, elementwise, pad, param, reduce, scalar
 from tinyhlo.ir.dtypes import F64, DType
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.ops import Op
@@ -91,6 +91,12 @@ def test_where_it_pays(shape: tuple[int, int], work, target: Target, count: int)
 def test_one_pass_has_no_phases() -> None:
     x = param(0, (100, 64), F32)
     assert not phases(Graph((x.type,), (reduce(Op.ADD, mul(x, x), (1,)),)))
+
+
+def test_without_a_reduce_there_are_no_phases() -> None:
+    """A padded row is stored in parts, none of which waits for another."""
+    x = param(0, (2000, 60), F32)
+    assert not phases(Graph((x.type,), (pad(x, scalar(0, F32), (1, 2), (1, 1), (0, 0)),)))
 
 
 def test_over_its_operand() -> None:

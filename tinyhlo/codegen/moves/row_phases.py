@@ -86,7 +86,8 @@ def can_wait(loop: Loop, rows: int, cache_bytes: int) -> bool:
     values = list(walk(all_values(below(loop.body))))
     operations = {e.op for e in values if isinstance(e, Apply)}
     waits = longest <= LONG * rows or not operations.isdisjoint(TRANSCENDENTAL)
-    several = len(passes) > 1 or not operations.isdisjoint(DEAR)
+    reduces = any(s.axis is Axis.REDUCE for s in passes)
+    several = reduces and (len(passes) > 1 or not operations.isdisjoint(DEAR))
     return flat and in_lanes and placed and enough and held and waits and several
 
 
