@@ -11,7 +11,7 @@ from tinyhlo.codegen.llvm.kernel import render_kernel
 from tinyhlo.codegen.lowering.fused import lower_fused
 from tinyhlo.codegen.math.reciprocals import close, reciprocal
 from tinyhlo.codegen.moves.heuristics import choose_moves
-from tinyhlo.ir.build import cast, elementwise, expand, full, param, reshape
+from tinyhlo.ir.build import cast, constant, elementwise, expand, full, param, reshape
 from tinyhlo.ir.dtypes import F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, DType
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.ops import Op
@@ -152,11 +152,11 @@ def by_constant(x: Node, divisor: float) -> Node:
 
 @pytest.mark.parametrize("dtype", [F32, F64])
 @pytest.mark.parametrize("sign", [1, -1])
-@pytest.mark.parametrize("constant", [*CONSTANTS, *EXTREMES, NONE, OTHER])
-def test_constant_divisors(dtype: DType, sign: int, constant: float) -> None:
+@pytest.mark.parametrize("number", [*CONSTANTS, *EXTREMES, NONE, OTHER])
+def test_constant_divisors(dtype: DType, sign: int, number: float) -> None:
     """To the bit: any dividends; those known not to be small, as sums with a constant and numbers
     that were integers are; quotients of quotients."""
-    divisor = float(dtype.numpy.type(sign * constant))
+    divisor = float(dtype.numpy.type(sign * number))
     info = np.finfo(dtype.numpy)
     special = [0, -0.0, np.inf, np.nan, info.max, info.tiny, info.smallest_subnormal, 1, divisor]
     exponents = -info.minexp + 20  # denormals, too
@@ -176,6 +176,34 @@ def test_constant_divisors(dtype: DType, sign: int, constant: float) -> None:
         wanted = x / y, less / y, -less / y, k.astype(dtype.numpy) / y, x / dtype.numpy.type(7) / y
     for got, want in zip(found, wanted, strict=True):
         same_bits(got, want)
+
+
+@pytest.mark.parametrize("dtype", [F32, F64])
+@pytest.mark.parametrize(
+    "table", [(0.229, 0.224, 0.225), (NONE, 3.0, 2.0), (-7.0, 1e-45, np.inf, 0.0), tuple(CONSTANTS)]
+)
+def test_tables_of_divisors(dtype: DType, table: tuple[float, ...]) -> None:
+    """A constant for each column."""
+    divisors = np.array(table, dtype.numpy)
+    x = near(dtype, 120, 4096 * divisors.size, 7).reshape(4096, divisors.size)
+    x[:8] = np.array([0, -0.0, np.inf, -np.inf, np.nan, 1, 1e-30, 3e38])[:, None]
+    node = param(0, x.shape, dtype)
+    row = expand(reshape(constant(divisors), (1, divisors.size)), x.shape)
+    graph = Graph((node.type,), (elementwise(Op.DIV, node, row),))
+    (got,) = run_native(graph, [x])
+    with np.errstate(all="ignore"):
+        same_bits(got, x / divisors)
+
+
+def test_elements_of_short_tables_are_numbers() -> None:
+    """Where rows are written out nothing is loaded from the table."""
+    k = param(0, (4096, 3), U8)
+    row = reshape(constant(np.array([3, 5, 7], np.float32)), (1, 3))
+    graph = Graph((k.type,), (elementwise(Op.DIV, cast(k, F32), expand(row, k.shape)),))
+    there = named_target("x86-64-v4", threads=2)
+    loops = choose_moves(lower_fused(Kernel("divided", graph)), there)
+    assert "table0" not in str(loops)
+    assert "fdiv" not in str(render_kernel(loops, there, "divided", False, {}))
 
 
 @pytest.mark.parametrize("dtype", [F32, F64])
