@@ -113,9 +113,8 @@ def by_constant(x: Term, y: Literal, high: float, low: float) -> Term | None:
     unsigned, bits = unsigned_of(x.dtype), literal(least, x.dtype).bits
     size = abs(x).as_integer() - 1  # that of zero is, without a sign, the largest
     far = size.as_float(unsigned) < literal(bits - 1, unsigned)
-    zero = x.constant(0.0)  # what is denormal would be slow
-    usual = where(far, zero, x.fma(high, where(far, zero, x * low)))
-    return rarely(far, "quotient", far_quotient, (x, y), usual)
+    near = where(far, x.constant(0.0), x)  # far ones would meet denormal numbers, which is slow
+    return rarely(far, "quotient", far_quotient, (x, y), near.fma(high, near * low))
 
 
 def least_dividend(low: float, dtype: DType) -> float:

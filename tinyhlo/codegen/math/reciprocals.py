@@ -90,6 +90,8 @@ def smallest(x: Term, depth: int = DEPTH) -> float:
         case Apply(op=Op.CAST, arguments=(a,)):
             is_float = a.dtype.is_float
             return float(ml_dtypes.finfo(a.dtype.numpy).smallest_subnormal) if is_float else 1.0
+        case Apply(op=Op.ADD | Op.SUB, arguments=(a, b)) if is_zero(b):
+            return of(a)
         case Apply(op=Op.ADD | Op.SUB, arguments=(a, Literal() as c) | (Literal() as c, a)):
             # a multiple of the last digit of either, be `a` a product that is not rounded before
             return ldexp(abs(number(c)), -2 * x.dtype.mantissa_bits - 4)
@@ -102,6 +104,15 @@ def smallest(x: Term, depth: int = DEPTH) -> float:
         case Apply(op=op, arguments=parts) if op in OF_PARTS:
             return of(*parts)
     return 0.0
+
+
+def is_zero(x: Term) -> bool:
+    """Zero or NaN, such as the products of complex numbers with an imaginary part of zero."""
+    match x:
+        case Apply(op=Op.MUL, arguments=(_, Literal() as c)):
+            return number(c) == 0
+        case _:
+            return type(x) is Literal and number(x) == 0
 
 
 def number(e: Literal) -> float:
