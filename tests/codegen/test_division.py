@@ -12,7 +12,7 @@ from tinyhlo.codegen.lowering.fused import lower_fused
 from tinyhlo.codegen.math.reciprocals import close, reciprocal
 from tinyhlo.codegen.moves.heuristics import choose_moves
 from tinyhlo.ir.build import cast, constant, elementwise, expand, full, param, reshape
-from tinyhlo.ir.dtypes import F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, DType
+from tinyhlo.ir.dtypes import BF16, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, DType
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.ops import Op
 from tinyhlo.runtime.processors import named_target
@@ -193,6 +193,15 @@ def test_tables_of_divisors(dtype: DType, table: tuple[float, ...]) -> None:
     (got,) = run_native(graph, [x])
     with np.errstate(all="ignore"):
         same_bits(got, x / divisors)
+
+
+@pytest.mark.parametrize("dtype", [BF16, F16, I32, U16])
+def test_constant_divisors_of_other_types(dtype: DType) -> None:
+    x = param(0, (4096,), dtype)
+    numbers = np.random.default_rng(1).integers(0, 100, 4096).astype(dtype.numpy)
+    (got,) = run_native(Graph((x.type,), (by_constant(x, 7),)), [numbers])
+    exact = numbers.astype(np.float64) / 7
+    np.testing.assert_array_equal(got, exact.astype(dtype.numpy))
 
 
 def test_elements_of_short_tables_are_numbers() -> None:

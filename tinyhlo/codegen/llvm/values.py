@@ -188,9 +188,10 @@ class Values(Scopes):
         """Whether lanes divide floats by what is known before the loop, where that is slow: two
         cycles for each double, one for each float of vectors of 512 bits, half of one otherwise.
         Two operations are less than any of these."""
-        shortest = SHORT if is_never_far(x, y) else 2 * SHORT
-        least = {F32: shortest, F64: SHORT}.get(x.dtype)
-        if least is None or self.target.vector_bytes < least or not self.is_varying(x.free):
+        if x.dtype not in (F32, F64) or not self.is_varying(x.free):
+            return False
+        short = x.dtype is F64 or is_never_far(x, y)
+        if self.target.vector_bytes < (SHORT if short else 2 * SHORT):
             return False
         return self.home(y.free, y.loads) < self.current
 
