@@ -1,5 +1,5 @@
 """Division in lanes: integers of every type, exactly, next to whole quotients and to the largest;
-floats by one divisor, to the bit."""
+floats by one divisor and by constants, to the bit."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import pytest
 from tests.codegen.native import run_native
 from tinyhlo.codegen.llvm.kernel import render_kernel
 from tinyhlo.codegen.lowering.fused import lower_fused
+from tinyhlo.codegen.math.reciprocals import close, reciprocal
 from tinyhlo.codegen.moves.heuristics import choose_moves
-from tinyhlo.ir.build import elementwise, expand, param, reshape
-from tinyhlo.ir.dtypes import F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, DType
-from tinyhlo.ir.graph import Graph
+from tinyhlo.ir.build import cast, constant, elementwise, expand, full, param, reshape
+from tinyhlo.ir.dtypes import BF16, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, DType
+from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.ops import Op
 from tinyhlo.runtime.processors import named_target
 from tinyhlo.schedule.program import Kernel
@@ -89,8 +90,10 @@ def near(dtype: DType, exponents: int, size: int, seed: int) -> np.ndarray:
     """Numbers of either sign between 2^-exponents and 2^exponents."""
     random = np.random.default_rng(seed)
     digits = random.integers(1 << 50, 1 << 51, size) | 1
-    values = np.ldexp(digits.astype(np.float64), random.integers(-exponents, exponents, size) - 50)
-    return (values * random.choice([-1, 1], size)).astype(dtype.numpy)
+    with np.errstate(over="ignore"):
+        sizes = random.integers(-exponents, exponents, size) - 50
+        values = np.ldexp(digits.astype(np.float64), sizes)
+        return (values * random.choice([-1, 1], size)).astype(dtype.numpy)
 
 
 @pytest.mark.parametrize("dtype", [F32, F64])
@@ -117,9 +120,125 @@ def test_divisors_that_have_no_useful_reciprocal(dtype: DType, divisor: float) -
     (got,) = run_native(ratios(dtype, x.size), [x, y])
     with np.errstate(all="ignore"):
         want = x / y
-    finite = ~np.isnan(want)
-    np.testing.assert_array_equal(np.isnan(got), ~finite)
-    np.testing.assert_array_equal(got[finite].view(np.uint8), want[finite].view(np.uint8))
+    same_bits(got, want)
+
+
+CONSTANTS = [3, 255, 0.229, 6, 7, 3**0.5, 10, 1000, 1e-3, 1e-9, 1e30, 3e38, 1e-30, 1e-38, 1e-45]
+EXTREMES = [2, 0.125, 0.0, np.inf, np.nan]
+# by the first no pair of parts is exact; by the second one but not the nearest
+NONE, OTHER = 5.977097988128662, 1.1610206365585327
+
+
+def hardest(dtype: DType, divisor: float) -> np.ndarray:
+    """Dividends whose quotients lie closest to the middle between two floats, in some sizes."""
+    fraction, _ = np.frexp(abs(divisor))
+    digits = dtype.mantissa_bits + 1
+    whole = int(np.ldexp(np.float64(fraction), digits)) if np.isfinite(divisor) and divisor else 1
+    found = np.array([x for x, *_ in close(whole, digits)], np.float64)
+    sizes = np.arange(-90, 70, 8)
+    return np.ldexp(found[:, None], sizes[None, :] - digits).ravel().astype(dtype.numpy)
+
+
+def same_bits(got: np.ndarray, want: np.ndarray) -> None:
+    """And NaN where NaN is wanted."""
+    numbers = ~np.isnan(want)
+    np.testing.assert_array_equal(np.isnan(got), ~numbers)
+    np.testing.assert_array_equal(got[numbers].view(np.uint8), want[numbers].view(np.uint8))
+
+
+def by_constant(x: Node, divisor: float) -> Node:
+    return elementwise(Op.DIV, x, full(divisor, x.shape, x.dtype))
+
+
+@pytest.mark.parametrize("dtype", [F32, F64])
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("number", [*CONSTANTS, *EXTREMES, NONE, OTHER])
+def test_constant_divisors(dtype: DType, sign: int, number: float) -> None:
+    """To the bit: any dividends; those known not to be small, as sums with a constant and numbers
+    that were integers are; quotients of quotients."""
+    divisor = float(dtype.numpy.type(sign * number))
+    info = np.finfo(dtype.numpy)
+    special = [0, -0.0, np.inf, np.nan, info.max, info.tiny, info.smallest_subnormal, 1, divisor]
+    exponents = -info.minexp + 20  # denormals, too
+    parts = near(dtype, exponents, 3000, 5), hardest(dtype, divisor), np.array(special, dtype.numpy)
+    x = np.concatenate([*parts, *(-part for part in parts)])
+    k = np.random.default_rng(3).integers(-1 << 31, 1 << 31, x.size).astype(np.int32)
+    node, integer = param(0, x.shape, dtype), param(1, k.shape, I32)
+    sums = elementwise(Op.SUB, node, full(1, x.shape, dtype))
+    dividends = node, sums, elementwise(Op.NEG, sums), cast(integer, dtype)
+    quotients = (
+        *(by_constant(each, divisor) for each in dividends),
+        by_constant(by_constant(node, 7), divisor),
+    )
+    found = run_native(Graph((node.type, integer.type), quotients), [x, k])
+    with np.errstate(all="ignore"):
+        y, less = dtype.numpy.type(divisor), x - dtype.numpy.type(1)
+        wanted = x / y, less / y, -less / y, k.astype(dtype.numpy) / y, x / dtype.numpy.type(7) / y
+    for got, want in zip(found, wanted, strict=True):
+        same_bits(got, want)
+
+
+@pytest.mark.parametrize("dtype", [F32, F64])
+@pytest.mark.parametrize(
+    "table", [(0.229, 0.224, 0.225), (NONE, 3.0, 2.0), (-7.0, 1e-45, np.inf, 0.0), tuple(CONSTANTS)]
+)
+def test_tables_of_divisors(dtype: DType, table: tuple[float, ...]) -> None:
+    """A constant for each column."""
+    divisors = np.array(table, dtype.numpy)
+    x = near(dtype, 120, 4096 * divisors.size, 7).reshape(4096, divisors.size)
+    x[:8] = np.array([0, -0.0, np.inf, -np.inf, np.nan, 1, 1e-30, 3e38])[:, None]
+    node = param(0, x.shape, dtype)
+    row = expand(reshape(constant(divisors), (1, divisors.size)), x.shape)
+    graph = Graph((node.type,), (elementwise(Op.DIV, node, row),))
+    (got,) = run_native(graph, [x])
+    with np.errstate(all="ignore"):
+        same_bits(got, x / divisors)
+
+
+@pytest.mark.parametrize("dtype", [BF16, F16, I32, U16])
+def test_constant_divisors_of_other_types(dtype: DType) -> None:
+    x = param(0, (4096,), dtype)
+    numbers = np.random.default_rng(1).integers(0, 100, 4096).astype(dtype.numpy)
+    (got,) = run_native(Graph((x.type,), (by_constant(x, 7),)), [numbers])
+    exact = numbers.astype(np.float64) / 7
+    np.testing.assert_array_equal(got, exact.astype(dtype.numpy))
+
+
+def test_elements_of_short_tables_are_numbers() -> None:
+    """Where rows are written out nothing is loaded from the table."""
+    k = param(0, (4096, 3), U8)
+    row = reshape(constant(np.array([3, 5, 7], np.float32)), (1, 3))
+    graph = Graph((k.type,), (elementwise(Op.DIV, cast(k, F32), expand(row, k.shape)),))
+    there = named_target("x86-64-v4", threads=2)
+    loops = choose_moves(lower_fused(Kernel("divided", graph)), there)
+    assert "table0" not in str(loops)
+    assert "fdiv" not in str(render_kernel(loops, there, "divided", False, {}))
+
+
+@pytest.mark.parametrize("dtype", [F32, F64])
+def test_parts_of_reciprocals_are_tried(dtype: DType) -> None:
+    """In 14 of 15 of all sizes a pair is exact; of short constants in all."""
+    random = np.random.default_rng(2)
+    divisors = np.exp2(random.uniform(-30, 30, 400)).astype(dtype.numpy)
+    none = sum(reciprocal(float(divisor), dtype) is None for divisor in divisors)
+    assert 10 < none < 50
+    assert all(reciprocal(float(k), dtype) for k in range(3, 1024) if k & k - 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "otherwise"), [("x86-64-v3", "fdiv <"), ("x86-64-v4", "@quotient.")]
+)
+def test_dividends_known_not_to_be_small_are_multiplied(name: str, otherwise: str) -> None:
+    there = named_target(name, threads=2)
+    x, k = param(0, (4096,), F32), param(0, (4096,), U8)
+    known = elementwise(Op.ADD, x, full(1, x.shape, F32)), cast(k, F32)
+    for dividend in (x, *known, elementwise(Op.MAX, known[0], full(0, x.shape, F32))):
+        start = k if dividend is known[1] else x
+        graph = Graph((start.type,), (by_constant(dividend, 3),))
+        loops = choose_moves(lower_fused(Kernel("divided", graph)), there)
+        text = str(render_kernel(loops, there, "divided", False, {}))
+        assert (otherwise in text) == (dividend is x)
+        assert ("llvm.fma" in text) == (dividend is not x or name == "x86-64-v4")
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,14 @@ def test_chain(size: int, rounds: int, move: str) -> None:
     check(graph, [random_words(size), random_words(size)[::-1].copy()])
 
 
+@pytest.mark.parametrize(("rounds", "wide"), [(5, False), (12, False), (40, True)])
+def test_few_iterations_of_a_longer_body_are_as_much_work(rounds: int, wide: bool) -> None:
+    x, y = param(0, (MANY // 4,), U32), param(1, (MANY // 4,), U32)
+    graph = Graph((x.type, y.type), (hashed(x, y, rounds),))
+    assert ("widen" in moves(graph) or "pieces" in moves(graph)) == wide
+    check(graph, [random_words(MANY // 4), random_words(MANY // 4)[::-1].copy()])
+
+
 def test_several_results_and_conditions_cross() -> None:
     x, y = param(0, (UNEVEN,), U32), param(1, (UNEVEN,), U32)
     early = hashed(x, y, 30)

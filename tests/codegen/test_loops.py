@@ -87,7 +87,7 @@ def test_a_long_body_that_runs_often_keeps_several_vectors_side_by_side() -> Non
     units = 32
     often = MANY // units
     assert any(move.startswith("widen") for move in moves(lstm(often, units)))
-    assert not any(move.startswith("widen") for move in moves(lstm(often // 2, units)))
+    assert not any(move.startswith("widen") for move in moves(lstm(often // 16, units)))
 
 
 @pytest.mark.parametrize(("columns", "width"), [(128, 64), (96, 32), (64, 64), (32, 32)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,8 @@ import pytest
 from tests.plugs import interpret
 from tinyhlo.compiler import compile_module
 from tinyhlo.config import Config
+from tinyhlo.import_stablehlo import import_module
+from tinyhlo.ir.ops import Op
 
 SHAPE = (4, 5)
 TOLERANCE = {np.complex64: 4e-6, np.complex128: 1e-14}
@@ -199,6 +202,47 @@ def test_quotients_by_real_numbers_are_those_by_numbers_without_an_imaginary_par
         np.testing.assert_array_equal(one, other)
         numbers = ~np.isnan(one)
         np.testing.assert_array_equal(np.signbit(one[numbers]), np.signbit(other[numbers]))
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_quotients_by_real_constants_are_those_by_arrays_of_them(dtype: type) -> None:
+    """Bit by bit but for NaN; the constant is known not to be zero, or to be."""
+    part = dtype(0).real.dtype
+    tiny, huge = np.finfo(part).tiny, np.finfo(part).max
+    edges = [0.0, 1.0, -3.7, np.inf, np.nan, tiny, huge, np.finfo(part).smallest_subnormal]
+    edges = np.array([*edges, *(-x for x in edges)], part)
+    x = np.zeros((edges.size, edges.size), dtype)
+    x.real, x.imag = edges[:, None], edges
+
+    def by_constants(x: jax.Array) -> list[jax.Array]:
+        found = [x / np.array(c, dtype) for c in edges]
+        return [part for quotient in found for part in (quotient.real, quotient.imag)]
+
+    def by_array(x: jax.Array, c: jax.Array, zero: jax.Array) -> tuple[jax.Array, jax.Array]:
+        found = x / jax.lax.complex(c, zero)
+        return found.real, found.imag
+
+    every = np.broadcast_to(edges[:, None, None], (edges.size, *x.shape)).copy()
+    given = [np.broadcast_to(x, every.shape).copy(), every, np.zeros_like(every)]
+    with jax.enable_x64(True):
+        text = jax.jit(by_array).lower(*given).as_text()
+        wanted = compile_module(text, Config())(*given)
+        found = compile_module(jax.jit(by_constants).lower(x).as_text(), Config())(x)
+    for k, c in enumerate(edges):
+        for got, want in zip(found[2 * k :], wanted, strict=False):
+            np.testing.assert_array_equal(got, want[k], err_msg=f"by {c}")
+            numbers = ~np.isnan(got)
+            np.testing.assert_array_equal(np.signbit(got[numbers]), np.signbit(want[k][numbers]))
+
+
+def test_quotients_by_a_constant_ask_each_part_once() -> None:
+    text = """func.func @main(%x: tensor<64xcomplex<f32>>) -> tensor<64xcomplex<f32>> {
+      %c = stablehlo.constant dense<(3.0,0.0)> : tensor<64xcomplex<f32>>
+      %0 = stablehlo.divide %x, %c : tensor<64xcomplex<f32>>
+      return %0 : tensor<64xcomplex<f32>> }"""
+    ops = Counter(getattr(node, "op", None) for node in import_module(text).graph.nodes())
+    assert ops[Op.LT] - 1 == ops[Op.MUL] == ops[Op.DIV] == 2  # one joins the planes
+    assert not any(ops[op] for op in (Op.OR, Op.NOT, Op.EQ, Op.NE))
 
 
 def test_constants_of_every_form() -> None:

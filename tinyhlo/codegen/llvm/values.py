@@ -45,7 +45,7 @@ from tinyhlo.codegen.llvm.types import (
     suffix,
     value_type,
 )
-from tinyhlo.codegen.math.division import pays
+from tinyhlo.codegen.math.division import is_never_far, pays
 from tinyhlo.codegen.math.expand import expand as expand_function
 from tinyhlo.codegen.scopes import Scopes, Value
 from tinyhlo.ir.dtypes import BOOL, F16, F32, F64, I64, U8, DType
@@ -186,9 +186,12 @@ class Values(Scopes):
 
     def has_one_divisor(self, x: Expression, y: Expression) -> bool:
         """Whether lanes divide floats by what is known before the loop, where that is slow: two
-        cycles for each double, one for each float of vectors of 512 bits, half of one otherwise."""
-        least = {F32: 2 * SHORT, F64: SHORT}.get(x.dtype)
-        if least is None or self.target.vector_bytes < least or not self.is_varying(x.free):
+        cycles for each double, one for each float of vectors of 512 bits, half of one otherwise.
+        Two operations are less than any of these."""
+        if x.dtype not in (F32, F64) or not self.is_varying(x.free):
+            return False
+        short = x.dtype is F64 or is_never_far(x, y)
+        if self.target.vector_bytes < (SHORT if short else 2 * SHORT):
             return False
         return self.home(y.free, y.loads) < self.current
 

@@ -8,6 +8,7 @@ logarithm      log, log1p
 power          pow
 trigonometric  sin, cos, tan, atan2
 remainder      what a whole multiple leaves
-division       of integers of 64 bits, in lanes
+division       of integers of 64 bits, in lanes; of floats by one divisor
+reciprocals    of constants, by which quotients are exact
 tables         coefficients of the polynomials
 """

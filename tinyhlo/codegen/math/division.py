@@ -7,20 +7,25 @@ larger ones are left to the instruction, one lane after the other.
 Of floats by one divisor for all lanes: times its reciprocal, rounded, and a step of correction give
 the quotient as IEEE 754 rounds it (Brisebarre, Muller, Raina, "Accelerating correctly rounded
 floating-point division when the divisor is known in advance", 2004), where no intermediate is
-denormal or infinite; dividends and divisors for which one might be are left to the instruction.
+denormal or infinite; dividends and divisors for which one might be are left to the instruction. A
+constant takes two operations (`reciprocals.py`).
 """
 
 from __future__ import annotations
 
-from tinyhlo.codegen.expressions import Apply, Literal, apply, where
+import numpy as np
+
+from tinyhlo.codegen.expressions import Apply, Literal, apply, literal, where
 from tinyhlo.codegen.math.logarithm import to_float
+from tinyhlo.codegen.math.reciprocals import number, reciprocal, smallest
 from tinyhlo.codegen.math.terms import MAGIC, Term, rarely
-from tinyhlo.ir.dtypes import F32, F64, U64, unsigned_of
+from tinyhlo.ir.dtypes import F32, F64, U64, DType, unsigned_of
 from tinyhlo.ir.ops import Op
 
 LIMIT = 1 << 51
 # exponents of 2 up to which dividends and divisors, or their reciprocals, are multiplied
 NEAR_ONE = {F32: (100, 24), F64: (900, 100)}
+SMALL = {F32: 64, F64: 512}  # exponents below which dividends are taken to be rare
 
 
 def pays(x: Term, y: Term) -> bool:
@@ -61,10 +66,15 @@ def to_integer(x: Term, like: Term) -> Term:
 
 
 def by_one_divisor(x: Term, y: Term) -> Term | None:
-    """x / y of floats, y the same for many x; None for powers of two: LLVM multiplies by those."""
-    if type(y) is Literal and y.bits % (1 << y.dtype.mantissa_bits) == 0:
-        return None
+    """x / y of floats, y the same for many x; None for what LLVM's division serves: powers of two,
+    by which it multiplies, and constants far from one."""
     unsigned, (dividends, divisors) = unsigned_of(x.dtype), NEAR_ONE[x.dtype]
+    if type(y) is Literal:
+        parts = reciprocal(number(y), y.dtype)
+        if parts is not None:
+            return by_constant(x, y, *parts)
+        if y.bits % (1 << y.dtype.mantissa_bits) == 0 or not is_near(y, divisors):
+            return None
     size, of_divisor = (abs(part).as_integer() for part in (x, y))
 
     def above(size: Term, exponent: int) -> Term:
@@ -82,11 +92,40 @@ def by_one_divisor(x: Term, y: Term) -> Term | None:
     far = (above_all >= end) & size.differs(zero)
 
     near = where(far, x.constant(0.0), x)  # far ones would meet denormal numbers, which is slow
-    reciprocal = y.constant(1.0) / y
-    quotient = near * reciprocal
-    corrected = (-quotient).fma(y, near).fma(reciprocal, quotient)
+    inverse = y.constant(1.0) / y
+    quotient = near * inverse
+    corrected = (-quotient).fma(y, near).fma(inverse, quotient)
     usual = abs(corrected).with_sign(quotient.sign())  # a zero has lost it
     return rarely(far, "quotient", far_quotient, (x, y), usual)
+
+
+def is_near(y: Literal, exponent: int) -> bool:
+    return 2.0**-exponent <= abs(number(y)) <= 2.0**exponent
+
+
+def by_constant(x: Term, y: Literal, high: float, low: float) -> Term | None:
+    """x / y by the `reciprocal` of y; None where too many dividends would be far."""
+    least = least_dividend(low, x.dtype)
+    if smallest(x) >= least:
+        return x.fma(high, x * low)
+    if least > 2.0 ** -SMALL[x.dtype]:
+        return None
+    unsigned, bits = unsigned_of(x.dtype), literal(least, x.dtype).bits
+    size = abs(x).as_integer() - 1  # that of zero is, without a sign, the largest
+    far = size.as_float(unsigned) < literal(bits - 1, unsigned)
+    near = where(far, x.constant(0.0), x)  # far ones would meet denormal numbers, which is slow
+    return rarely(far, "quotient", far_quotient, (x, y), near.fma(high, near * low))
+
+
+def least_dividend(low: float, dtype: DType) -> float:
+    """Dividends from here on have a small product that is no denormal number."""
+    return 2 * float(np.finfo(dtype.numpy).tiny) / abs(low)
+
+
+def is_never_far(x: Term, y: Term) -> bool:
+    """Whether y is a constant by which all that x can be is divided in two operations."""
+    parts = reciprocal(number(y), y.dtype) if type(y) is Literal else None
+    return parts is not None and smallest(x) >= least_dividend(parts[1], x.dtype)
 
 
 def far_quotient(x: Term, y: Term) -> Term:

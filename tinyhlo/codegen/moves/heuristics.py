@@ -35,7 +35,7 @@ from tinyhlo.codegen.moves.term_tiles import in_tiles
 from tinyhlo.codegen.moves.tree_reduce import as_trees
 from tinyhlo.codegen.moves.turned import turn_around
 from tinyhlo.codegen.moves.vectors import vectorised
-from tinyhlo.codegen.moves.write_out import write_out
+from tinyhlo.codegen.moves.write_out import with_known_elements, write_out
 from tinyhlo.target import Target
 
 # From OFTEN runs of a kernel on a fork costs REPEATED times as much: each run fetches what another
@@ -60,6 +60,7 @@ def choose_moves(
         ("tree", lambda body: as_trees(body, target, moves, once=bool(program.in_place))),
         ("tiles", lambda body: body if program.in_place else in_tiles(body, target, moves)),
         ("write out", lambda body: write_out(body, target, runs, moves)),
+        (always, lambda body: with_known_elements(program, body)),
         ("turn", lambda body: turn_around(program, body, target, moves)),
         ("rows", lambda body: by_rows(body, target, moves, once=bool(program.in_place))),
         (always, lambda body: tuple(vectorised(s, target, moves) for s in body)),

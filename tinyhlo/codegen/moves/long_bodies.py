@@ -48,7 +48,8 @@ AMPLE = 4  # operations side by side in a vector's own chains, and windows that 
 STRIP = 512  # elements between two cuts: a few such rows stay in the first cache
 CROSSING = 4  # values that a cut may hand on
 EXPANSION = 24  # operations of a transcendental once it is written out
-MANY = 1 << 14  # iterations in all runs: below, there is little to win
+MANY = 1 << 14  # iterations of a body just as long, in all runs: below, there is little to win
+FEW = 1 << 10  # the same of any body
 HEAVY = 1 << 20  # operations of a vector in all runs that outweigh compiling more of them
 FAST_HEAVY = 1 << 16  # the same, where two chains leave half of the processor idle
 UNEVEN = 16  # turns of a loop that make up for a last one that is not full
@@ -69,7 +70,7 @@ def improved(
 ) -> Statement:
     match statement:
         case Loop(var=var, axis=Axis.VECTOR, count=None, body=inner) if (
-            only_stores(inner) and var.extent * runs >= MANY
+            only_stores(inner) and var.extent * runs >= FEW
         ):
             return cut(statement, var.extent * runs, whole, heavy, moves)
         case Loop(var=var, axis=Axis.SERIAL, body=inner):
@@ -87,7 +88,7 @@ def cut(loop: Loop, iterations: float, whole: bool, heavy: int, moves: list[str]
     order = operations([s.value for s in (*declares, *stores)], loop.var)
     weights = [weight(e, loop.var) for e in order]
     total = sum(weights)
-    if total < LONG:
+    if total < LONG or iterations * total < MANY * LONG:
         return loop
     chains = CHAINS if iterations * total < heavy * loop.width else MORE_CHAINS
     if total > AMPLE * WINDOW and total > AMPLE * depth(order, weights):

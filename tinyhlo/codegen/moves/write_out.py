@@ -16,7 +16,7 @@ from dataclasses import replace
 from itertools import zip_longest
 from math import inf
 
-from tinyhlo.codegen.bodies import all_indices, is_copy, rewritten, values_in
+from tinyhlo.codegen.bodies import all_indices, all_values, below, is_copy, rewritten, values_in
 from tinyhlo.codegen.expressions import (
     Expression,
     IndexValue,
@@ -30,6 +30,7 @@ from tinyhlo.codegen.expressions import (
     has_registers,
     identity,
     index_free,
+    literal,
     loaded_at_once,
     undecided,
 )
@@ -41,6 +42,7 @@ from tinyhlo.codegen.loops import (
     Declare,
     If,
     Loop,
+    LoopProgram,
     Statement,
     Store,
 )
@@ -78,6 +80,21 @@ def write_out(body: Body, target: Target, runs: float, moves: list[str]) -> Body
         else:
             result.append(without_short_loops(statement, target, runs, moves))
     return tuple(result)
+
+
+def with_known_elements(program: LoopProgram, body: Body) -> Body:
+    """Elements of constant arrays at constant places are numbers, by which one can divide in two
+    operations (`codegen/math/reciprocals.py`)."""
+    tables = dict(program.tables)
+    loads = (e for value in all_values(below(body)) for e in loads_of(value)) if tables else ()
+    known: Renamed = {
+        e: literal(tables[e.memory].flat[e.index.offset], e.dtype)
+        for e in loads
+        if e.memory in tables and e.index.is_constant
+    }
+    if not known:
+        return body
+    return tuple(rewritten(s, lambda e: exchanged(e, known)) for s in body)
 
 
 def fills(loop: Loop, target: Target) -> bool:

@@ -105,11 +105,17 @@ class Complex:
 def over_real(x: Complex, c: Node) -> Complex:
     """x / (c + 0i), such as a state vector over its norm: bit for bit what Smith's method and its
     limits give. Its ratio is the zero, with the sign of c."""
-    zero = copy_sign(like(0, c), c)
-    # there adding the other part would make NaN of an infinity
-    apart = c.equals(0) | ~((abs(x.re) < np.inf) | (abs(x.im) < np.inf))
-    re = where(apart, x.re, x.re + x.im * zero)
-    return Complex(re / c, where(apart, x.im, x.im - x.re * zero) / c)
+    number = known_scalar(c)
+    zero = copy_sign(like(0, c), c) if number is None else like(np.copysign(0, number), c)
+    divides = number is not None and number != 0
+
+    def chosen(part: Node, total: Node) -> Node:
+        """An infinity stays, of which the other part may make NaN; and what zero divides."""
+        finite = abs(part) < np.inf
+        return where(finite if divides else finite & c.differs(0), total, part)
+
+    re, im = x.re + x.im * zero, x.im - x.re * zero
+    return Complex(chosen(x.re, re) / c, chosen(x.im, im) / c)
 
 
 def limit_of_quotient(x: Complex, y: Complex, found: Complex) -> Complex:
