@@ -54,6 +54,24 @@ def test_many_short_arrays_do_not_become_one_block() -> None:
     assert "alwaysinline" in text
 
 
+@pytest.mark.parametrize(("states", "written"), [(4, 4), (200, 1)])
+def test_many_copies_are_written_out_once(states: int, written: int) -> None:
+    """The states of a loop, which changes them in place, are copies of arrays of a few vectors."""
+    i, *rows = params = (
+        param(0, (), I32),
+        *(param(k, (32,), F32) for k in range(1, states + 1)),
+    )
+    types = tuple(node.type for node in params)
+    test = Graph(types, (elementwise(Op.LT, i, scalar(3, I32)),))
+    body = Graph(types, (add(i, scalar(1, I32)), *(add(x, x) for x in rows)))
+    graph = Graph(types, loop(params, test, body, None)[1:])
+    text = "".join(module_texts(graph, TARGET))
+    assert text.count("i64 128, i1 false)") == written
+    values = [np.array(0, np.int32), *(np.full(32, k, np.float32) for k in range(states))]
+    for ours, expected in zip(run_native(graph, values), run_graph(graph, values), strict=True):
+        np.testing.assert_array_equal(ours, expected)
+
+
 @pytest.mark.parametrize(("places", "inlined"), [(8, True), (80, False)])
 def test_what_stands_in_many_places_is_called(places: int, inlined: bool) -> None:
     value: Node = param(0, (3,), F32)

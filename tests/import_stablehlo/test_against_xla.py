@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -11,7 +12,9 @@ import numpy as np
 import pytest
 from jax import lax
 
-from tests.import_stablehlo.imports import assert_same, run_imported
+from tests.import_stablehlo.imports import assert_same, run_imported, run_xla
+from tinyhlo.import_stablehlo import import_module
+from tinyhlo.ir.graph import Reduce
 
 RANDOM = np.random.RandomState(0)
 SPECIAL = np.array(
@@ -269,6 +272,38 @@ def test_padding_of_windows_is_the_initial_value() -> None:
     (found,) = run_imported(lambda x: lax.reduce_window(x, 2.0, lax.add, (5,), (1,), [(4, 0)]), x)
     padded = np.concatenate([np.full(4, 2, np.float32), x])
     np.testing.assert_array_equal(found, [2 + padded[k : k + 5].sum() for k in range(5)])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int8])
+@pytest.mark.parametrize("combine", [lax.max, lax.min])
+@pytest.mark.parametrize(
+    ("size", "strides", "padding", "spread", "taps"),
+    [
+        ((1, 7, 7), (1, 1, 1), [(0, 0), (3, 3), (3, 3)], (1, 1), (1, 1)),
+        ((1, 7, 9), (1, 2, 3), [(1, 0), (6, 2), (0, 5)], (1, 1), (1, 1)),
+        ((3, 5, 5), (2, 1, 1), [(0, 0), (-1, 3), (2, -1)], (1, 1), (2, 1)),
+        ((1, 6, 6), (1, 1, 1), [(0, 0), (2, 2), (2, 2)], (2, 1), (1, 2)),
+    ],
+)
+def test_extremes_of_large_windows_are_those_of_one_axis_after_the_other(
+    size: tuple[int, ...], strides: tuple[int, ...], padding: list[tuple[int, int]],
+    spread: tuple[int, ...], taps: tuple[int, ...], combine: Any, dtype: Any,
+) -> None:  # fmt: skip
+    """Whatever the initial value, as it counts once a window or more often; NaN stays."""
+    x = RANDOM.randint(-99, 99, (4, 20, 30)).astype(dtype)
+    if x.dtype.kind == "f":
+        x[1, 7, 9], x[2, 3, 4], x[2, 3, 5] = np.nan, np.inf, -np.inf
+    dilations = {"base_dilation": (1, *spread), "window_dilation": (1, *taps)}
+    for first in (dtype(0), dtype(-99), dtype(99)):
+        pool = partial(lax.reduce_window, init_value=first, computation=combine,
+            window_dimensions=size, window_strides=strides, padding=padding)  # fmt: skip
+        windows = partial(pool, **dilations)
+        (found,), (expected,) = run_imported(windows, x), run_xla(windows, x)
+        np.testing.assert_array_equal(found, combine(expected, first))
+        graph = import_module(jax.jit(windows).lower(x).as_text()).graph
+        reduces = [node for node in graph.nodes() if isinstance(node, Reduce)]
+        assert all(len(reduce.axes) == 1 for reduce in reduces)
+        assert len(reduces) == sum(length > 1 for length in size)
 
 
 @pytest.mark.parametrize("length", [8, 32])

@@ -18,6 +18,7 @@ from itertools import starmap
 
 from tinyhlo.codegen.llvm.builder import Builder
 from tinyhlo.ir.graph import Node, Param
+from tinyhlo.numbers import ceil_div
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.program import (
     Block,
@@ -33,6 +34,7 @@ from tinyhlo.schedule.program import (
     While,
     statements,
 )
+from tinyhlo.target import SHORT
 
 CLOCK = f"""declare i32 @clock_gettime(i32, ptr)
 define internal i64 @tinyhlo.now() #0 {{
@@ -56,6 +58,9 @@ FLUSHING = f"""define i32 @entry(ptr %inputs, ptr %outputs, ptr %arena, ptr %con
   ret i32 %status
 }}"""
 FLUSH = "declare i32 @tiny_flush_denormals(i32)"
+
+MOST_COPIED = 128  # vectors of SHORT bytes that copies of a program, written out, load and store
+MOST_VECTORS = 16  # of one copy; longer ones are calls of memcpy in any case
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +95,10 @@ class EntryRenderer:
         self.program = program
         self.libraries = libraries or {}
         self.probe = probe
+        copies = [s.source.type for s in statements(program.body) if isinstance(s, Copy)]
+        sizes = [type_.nbytes for type_ in copies if type_.size > 1]
+        copied = sum(min(ceil_div(size, SHORT), MOST_VECTORS) for size in sizes)
+        self.writes_out_copies = copied <= MOST_COPIED
 
     def render(self, flush: bool = False) -> str:
         """The text of the entry; `flush`: all of its arithmetic takes denormal numbers as zero."""
@@ -258,12 +267,23 @@ class EntryRenderer:
             self.b.line(f"store i64 {value}, ptr {place}")
 
     def copy(self, source: Buffer, target: Buffer) -> None:
-        if source.type.nbytes == 0:
+        """Many copies call one function a size: written out, each load and store would be compared
+        with all before it."""
+        size = source.type.nbytes
+        if size == 0:
             return
-        name = "llvm.memcpy.p0.p0.i64"
-        self.b.declarations[name] = f"declare void @{name}(ptr, ptr, i64, i1)"
+        memcpy = "llvm.memcpy.p0.p0.i64"
+        self.b.declarations[memcpy] = f"declare void @{memcpy}(ptr, ptr, i64, i1)"
         to, from_ = self.pointer(target), self.pointer(source)
-        self.b.line(f"call void @{name}(ptr {to}, ptr {from_}, i64 {source.type.nbytes}, i1 false)")
+        if self.writes_out_copies or source.type.size == 1:
+            self.b.line(f"call void @{memcpy}(ptr {to}, ptr {from_}, i64 {size}, i1 false)")
+            return
+        name = f"tinyhlo.copy{size}"
+        self.b.declarations[name] = (
+            f"define internal void @{name}(ptr %to, ptr %from) noinline #0 {{\n"
+            f"  call void @{memcpy}(ptr %to, ptr %from, i64 {size}, i1 false)\n  ret void\n}}"
+        )
+        self.b.line(f"call void @{name}(ptr {to}, ptr {from_})")
 
     def loop(self, loop: While) -> None:
         def more() -> str:

@@ -1,7 +1,9 @@
-"""reduce_window: pad, slide, reduce; cumulative windows become scans.
+"""reduce_window: pad, slide, reduce. Cumulative windows become scans; extremes of large ones are
+found along one axis after the other.
 
 reduce_window add, window [3], padding 1  ->  Reduce(ADD, Window(Pad(x)), window axis)
 window [n], padding (n-1, 0)              ->  Scan(ADD)
+reduce_window max, window [7, 7]          ->  Reduce(MAX, Window(Reduce(MAX, Window(x))))
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from tinyhlo.import_stablehlo.families.reductions import (
     with_initial,
 )
 from tinyhlo.import_stablehlo.lifted.lifting import as_params
-from tinyhlo.import_stablehlo.operands import known_scalar
+from tinyhlo.import_stablehlo.operands import is_half, known_scalar
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope, Value
 from tinyhlo.ir.build import (
@@ -35,9 +37,10 @@ from tinyhlo.ir.build import (
     window,
 )
 from tinyhlo.ir.dtypes import index_dtype
-from tinyhlo.ir.graph import Graph, Node
+from tinyhlo.ir.graph import Graph, Node, TensorType
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.joining import padded
+from tinyhlo.ir.ops import Op
 from tinyhlo.ir.scalars import is_scalar
 from tinyhlo.records import dataclass
 
@@ -65,6 +68,21 @@ class Windows:
         counts = windows.shape[:rank]
         kept = tuple(self.size[axis] for axis in sliding)
         return reshape(windows, counts + kept), tuple(range(rank, rank + len(kept)))
+
+    def along(self, axis: int) -> Windows:
+        """The windows of one axis; along the others they are elements."""
+
+        def only(values: tuple[int, ...], other: int) -> tuple[int, ...]:
+            return tuple(value if k == axis else other for k, value in enumerate(values))
+
+        return Windows(
+            size=only(self.size, 1),
+            stride=only(self.stride, 1),
+            base_dilation=only(self.base_dilation, 1),
+            window_dilation=only(self.window_dilation, 1),
+            low=only(self.low, 0),
+            high=only(self.high, 0),
+        )
 
 
 def windows_of(
@@ -97,8 +115,35 @@ def reduce_window(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -
         scanned = scan_arrays(sources, initials, cumulative, combiner)
         if scanned is not None:
             return scanned
+    if monoids_of(combiner) in ([Op.MAX], [Op.MIN]):
+        extremes = axis_by_axis(sources[0], initials[0], windows, combiner)
+        if extremes is not None:
+            return [extremes]
     slid = [windows.slide(x, fill) for x, fill in zip(sources, initials, strict=True)]
     return reduce_arrays([node for node, _ in slid], initials, slid[0][1], combiner)
+
+
+SCRATCH = 8  # taps that an element between two axes takes as long as, written and read again
+FAR_SCRATCH = 20  # the same of halves, which are converted, and of FAR bytes and more
+FAR = 1 << 23
+
+
+def axis_by_axis(source: Node, initial: Node, windows: Windows, combiner: Graph) -> Node | None:
+    """Extremes of windows, which are extremes along one axis of those along the others: of 7x7
+    elements 14 are read for 49. None where that does not pay. Steps leave fewer elements for the
+    axes behind, so the longest come first."""
+    taps, result = 0, source
+    between: list[TensorType] = []
+    for axis in sorted(range(len(source.shape)), key=lambda axis: (-windows.stride[axis], -axis)):
+        result, axes = windows.along(axis).slide(result, initial)
+        if axes:
+            taps += result.type.size
+            (result,) = reduce_arrays([result], [initial], axes, combiner)
+            between.append(result.type)
+    far = is_half(source.dtype) or any(type_.nbytes >= FAR for type_ in between[:-1])
+    scratch = sum(type_.size for type_ in between[:-1]) * (FAR_SCRATCH if far else SCRATCH)
+    direct = windows.slide(source, initial)[0].type.size
+    return result if between[1:] and taps + scratch < direct else None
 
 
 SHORT_SCAN = 16  # elements; up to here folding each window anew is cheaper, and in order
