@@ -93,7 +93,7 @@ def can_wait(loop: Loop, rows: int, cache_bytes: int) -> bool:
 
 def phases_of(loop: Loop) -> list[Body]:
     """What can be done for one row after the other: up to a reduce, then what depends on it; what
-    there is one of in a row, by itself."""
+    there is one of in a row, by itself. None where a register would change in two of them."""
     phases: list[list[Statement]] = []
     declared: dict[str, Declare] = {}  # for the first that reads or changes it
     for statement in loop.body:
@@ -104,7 +104,8 @@ def phases_of(loop: Loop) -> list[Body]:
                 phases.append([])
             used = names_in((statement,)) | names_set((statement,))
             phases[-1] += (*(declared.pop(n) for n in list(declared) if n in used), statement)
-    return [tuple(phase) for phase in phases]
+    changing = [name for phase in phases for name in names_set(phase)]
+    return [tuple(phase) for phase in phases] if len(set(changing)) == len(changing) else []
 
 
 def follows(statement: Statement, phase: list[Statement]) -> bool:
