@@ -18,7 +18,7 @@ planner          where values lie; `in_place` and `covered` say what shares memo
                  without copies
 kernels          a cluster as a Kernel; `shared`: those that differ in where they begin to read
 memory           buffers placed in one arena
-weights          sums of exponentials, to which denormal numbers are zero
+flushing         sums of exponentials, to which denormal numbers are zero
 verifier         what is promised of memory, checked
 """
 

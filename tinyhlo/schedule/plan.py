@@ -11,6 +11,7 @@ from collections.abc import Callable
 from tinyhlo.ir.graph import Graph
 from tinyhlo.schedule.blocks import schedule_block
 from tinyhlo.schedule.copies import results_in_place, shared_copies
+from tinyhlo.schedule.flushing import flush_sums
 from tinyhlo.schedule.memory import plan
 from tinyhlo.schedule.passes.accumulate import accumulate
 from tinyhlo.schedule.passes.alike import alike
@@ -26,7 +27,6 @@ from tinyhlo.schedule.passes.winograd import fewer_multiplications
 from tinyhlo.schedule.planner import Context
 from tinyhlo.schedule.program import Program, arguments_and_results
 from tinyhlo.schedule.shared import share_kernels
-from tinyhlo.schedule.weights import flush_weights
 from tinyhlo.target import Target
 
 # what changes a graph before kernels are chosen, in this order
@@ -72,5 +72,5 @@ def schedule(
     placed, arena_bytes = plan(body)
     body = share_kernels(placed, LOAD_BYTES if target.runs_grids else 1)
     if target.slow_denormals and not precise:
-        body = flush_weights(body)
+        body = flush_sums(body)
     return Program(name, inputs, outputs, tuple(context.constants), body, arena_bytes, aliases)

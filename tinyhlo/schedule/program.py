@@ -58,7 +58,7 @@ class Kernel:
         updates and indices fused in.
     `locations` are the user's lines; `why` says of each result why it is in memory, and not
     computed by the kernels that read it. Both are those of the first launch. `flushes`: denormal
-    numbers are zero to it (`schedule/weights.py`).
+    numbers are zero to it (`schedule/flushing.py`).
     """
 
     name: str

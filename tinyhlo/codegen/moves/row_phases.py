@@ -76,19 +76,20 @@ def can_wait(loop: Loop, rows: int, cache_bytes: int) -> bool:
     sums up need a register each."""
     passes = [s for s in loop.body if isinstance(s, Loop)]
     flat = all(isinstance(s, (Allocate, Declare, Store)) or is_pass(s) for s in loop.body)
+    reduces = any(s.axis is Axis.REDUCE for s in passes)
     in_lanes = all(s.width > 1 for s in passes)
-    longest = max([s.var.extent for s in passes], default=0)
+    if not (flat and reduces and in_lanes) or loop.var.extent < FEWEST_BLOCKS * rows:
+        return False
+    arrays = {m: s.var.extent * m.dtype.itemsize for s in passes for m in memories_in((s,))}
     registers = names_set(loop.body)
     placed = all(index_free(where).isdisjoint(registers) for where in all_indices(loop.body))
-    enough = loop.var.extent >= FEWEST_BLOCKS * rows
-    arrays = {m: s.var.extent * m.dtype.itemsize for s in passes for m in memories_in((s,))}
-    held = bool(passes) and rows * sum(arrays.values()) <= cache_bytes
-    values = list(walk(all_values(below(loop.body))))
+    if not placed or rows * sum(arrays.values()) > cache_bytes:
+        return False
+    values = walk(all_values(below(loop.body)))
     operations = {e.op for e in values if isinstance(e, Apply)}
-    waits = longest <= LONG * rows or not operations.isdisjoint(TRANSCENDENTAL)
-    reduces = any(s.axis is Axis.REDUCE for s in passes)
-    several = reduces and (len(passes) > 1 or not operations.isdisjoint(DEAR))
-    return flat and in_lanes and placed and enough and held and waits and several
+    short = max(s.var.extent for s in passes) <= LONG * rows
+    waits = short or not operations.isdisjoint(TRANSCENDENTAL)
+    return waits and (len(passes) > 1 or not operations.isdisjoint(DEAR))
 
 
 def phases_of(loop: Loop) -> list[Body]:

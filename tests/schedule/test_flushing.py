@@ -56,6 +56,21 @@ def test_who_flushes(
     assert not any(flushing(scheduled(function, *arguments, slow_denormals=False)))
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: (jnp.exp(x).sum(-1), x * 0.5),
+        lambda x: (jnp.exp(x).sum(-1), jnp.max(x, -1)),
+        lambda x: (jnp.exp(x - x.max(-1, keepdims=True)).sum(-1), x.max(-1)),
+    ],
+)
+def test_what_is_stored_beside_a_sum_keeps_them(function: Callable[..., object]) -> None:
+    """Results that no sum goes into are those of other programs, in whichever kernel they are."""
+    program = scheduled(function, X)
+    launches = [s for s in statements(program.body) if isinstance(s, Launch)]
+    assert all(len(launch.writes) == 1 for launch in launches if launch.kernel.flushes)
+
+
 def test_gradients_of_attention() -> None:
     """What no exponential is in keeps its numbers: the first product, and the last."""
 

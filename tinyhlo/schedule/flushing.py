@@ -5,7 +5,7 @@ In: a planned block. Out: the same statements, in which kernels of such sums `fl
 Weights of attention, of Gaussians, of a mixture go down to zero by way of denormal numbers
 (float32 below 1.2e-38), with which Intel's processors are a hundred times as slow as with others
 (docs/decisions/0078-denormal-numbers.md). In a sum of them they do not show. What a kernel stores
-besides keeps them, unless all that read it flush.
+besides sums keeps them, unless all that read it flush.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from tinyhlo.schedule.program import (
 LEAST = 1 << 16  # terms of a sum: the mode of the processor is changed twice, for some 20 ns
 
 
-def flush_weights(body: Block) -> Block:
-    """The statements, of whose kernels those flush that sum weights."""
-    weights: set[Buffer] = set()
-    stored: dict[Kernel, set[Buffer]] = defaultdict(set)  # weights of kernels that sum some
+def flush_sums(body: Block) -> Block:
+    """The statements, of whose kernels those flush that sum exponentials or multiples of them."""
+    exponentials: set[Buffer] = set()  # or multiples of them
+    stored: dict[Kernel, set[Buffer]] = defaultdict(set)  # besides sums, by kernels that have some
     readers: dict[Buffer, set[Kernel | None]] = defaultdict(set)  # None: what is no kernel
     others: set[Kernel] = set()  # that some launch has sum something else
     for statement in statements(body):
@@ -44,20 +44,22 @@ def flush_weights(body: Block) -> Block:
                 readers[buffer].add(None)
             continue
         kernel, graph = statement.kernel, statement.kernel.graph
-        found = weights_of(graph, [buffer in weights for buffer in statement.reads])
+        found = exponentials_of(graph, [buffer in exponentials for buffer in statement.reads])
         for buffer in statement.reads:
             readers[buffer].add(kernel)
-        results = {
-            b for b, node in zip(statement.writes, graph.results, strict=True) if node in found
-        }
-        weights = weights.difference(statement.writes) | results
-        if sums_any(graph, found):
-            stored[kernel] |= results
+        sums = sums_of(graph, found)
+        behind = made_of(graph, sums)
+        kept = {node for node in graph.results if node in found or node not in behind}
+        written = list(zip(statement.writes, graph.results, strict=True))
+        exponentials = exponentials.difference(statement.writes)
+        exponentials |= {buffer for buffer, node in written if node in found}
+        if sums:
+            stored[kernel] |= {buffer for buffer, node in written if node in kept}
         else:
             others.add(kernel)
 
     flushing = stored.keys() - others
-    while kept := {
+    while keeping := {
         kernel
         for kernel in flushing
         if any(
@@ -65,7 +67,7 @@ def flush_weights(body: Block) -> Block:
             for buffer in stored[kernel]
         )
     }:
-        flushing -= kept
+        flushing -= keeping
     flushed = {kernel: replace(kernel, flushes=True) for kernel in flushing}
 
     def changed(statement: Statement) -> Statement:
@@ -76,18 +78,18 @@ def flush_weights(body: Block) -> Block:
     return rewritten(body, changed) if flushed else body
 
 
-def weights_of(graph: Graph, given: Sequence[bool]) -> set[Node]:
+def exponentials_of(graph: Graph, given: Sequence[bool]) -> set[Node]:
     """The nodes that are an exponential, or one times something; `given`: which params are."""
     found: set[Node] = set()
     for node in graph.nodes():
         match node:
             case Param(position=position):
-                is_weight = given[position]
+                is_one = given[position]
             case Elementwise(op=Op.EXP):
-                is_weight = True
+                is_one = True
             case _:
-                is_weight = any(child in found for child in factors(node))
-        if is_weight:
+                is_one = any(child in found for child in factors(node))
+        if is_one:
             found.add(node)
     return found
 
@@ -104,12 +106,22 @@ def factors(node: Node) -> tuple[Node, ...]:
     return node.inputs if isinstance(node, VIEWS) else ()
 
 
-def sums_any(graph: Graph, weights: set[Node]) -> bool:
-    """Whether a kernel has a sum of enough weights."""
-    return any(
-        isinstance(node, Reduce)
-        and node.op is Op.ADD
-        and node.inputs[0] in weights
-        and prod(node.inputs[0].shape) >= LEAST
+def sums_of(graph: Graph, exponentials: set[Node]) -> set[Node]:
+    """The sums of enough exponentials."""
+    return {
+        node
         for node in graph.nodes()
-    )
+        if isinstance(node, Reduce)
+        and node.op is Op.ADD
+        and node.inputs[0] in exponentials
+        and prod(node.inputs[0].shape) >= LEAST
+    }
+
+
+def made_of(graph: Graph, sums: set[Node]) -> set[Node]:
+    """The sums and what depends on them."""
+    found = set(sums)
+    for node in graph.nodes():
+        if not found.isdisjoint(node.inputs):
+            found.add(node)
+    return found
