@@ -258,3 +258,20 @@ def test_where_dividing_is_slow_a_reciprocal_serves_all_lanes(
     loops = choose_moves(lower_fused(Kernel("divided", ratios(dtype, 4096))), there)
     text = str(render_kernel(loops, there, "divided", False, {}))
     assert ("@quotient." in text) == holds
+
+
+def test_a_rare_function_of_few_operations_is_inlined() -> None:
+    """Not one of integers, which are taken apart lane by lane, and not one of many operations."""
+    there = named_target("x86-64-v4", threads=2)
+    x = param(0, (4096,), F32)
+    angles = Graph((x.type,), (elementwise(Op.SIN, x),))
+    for name, graph, few in [
+        ("quotient", ratios(F32, 4096), True),
+        (f"far_{Op.DIV.label}", both(I64, 4096), False),
+        (f"far_{Op.SIN.label}", angles, False),
+    ]:
+        loops = choose_moves(lower_fused(Kernel("divided", graph)), there)
+        functions = render_kernel(loops, there, "divided", False, {}).declarations
+        texts = [text for key, text in functions.items() if key.startswith(f"@{name}.")]
+        assert texts, name
+        assert all(("alwaysinline" in text) == few for text in texts)

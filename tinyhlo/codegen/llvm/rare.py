@@ -5,6 +5,9 @@
 rare:
   %value = call @far_sin.v16f32(...)           ; noinline, cold
   %chosen = select %condition, %value, %usual
+
+A call saves every register that holds a vector, which takes longer than a few operations: a
+function of so few is inlined.
 """
 
 from __future__ import annotations
@@ -14,11 +17,13 @@ from typing import TYPE_CHECKING
 from tinyhlo.codegen.expressions import Apply, Expression, Literal, Rarely, Read
 from tinyhlo.codegen.llvm.types import literal_text, splat, suffix, value_type
 from tinyhlo.codegen.scopes import Value
-from tinyhlo.codegen.walks import walk
+from tinyhlo.codegen.walks import walk, work_of
 from tinyhlo.ir.ops import Op
 
 if TYPE_CHECKING:
     from tinyhlo.codegen.llvm.values import Values
+
+FEW = 8  # operations that are inlined
 
 
 def rarely(v: Values, e: Rarely) -> Value:
@@ -85,15 +90,22 @@ def function(v: Values, e: Rarely, lanes: int) -> str:
         type_, piece = value_type(e.dtype, lanes), max(2, v.target.vector_bytes // widest)
         split = lanes > piece and lanes % piece == 0
         result = in_pieces(inner, e, inputs, lanes, piece) if split else inner.text(e.value, lanes)
+        called = "alwaysinline" if has_few_operations(e) else "noinline cold"
         v.b.declarations[name] = "\n".join(
             [
-                f"define internal {type_} {name}({given}) noinline cold #0 {{",
+                f"define internal {type_} {name}({given}) {called} #0 {{",
                 *inner.b.lines,
                 f"  ret {type_} {result}",
                 "}",
             ]
         )
     return name
+
+
+def has_few_operations(e: Rarely) -> bool:
+    """On floats: LLVM takes those on integers apart where there is no instruction for vectors."""
+    parts = walk([e.value])
+    return all(part.dtype.is_float for part in parts) and work_of([e.value]) <= FEW
 
 
 def in_pieces(v: Values, e: Rarely, inputs: list[Read], lanes: int, piece: int) -> str:
