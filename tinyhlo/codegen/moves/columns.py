@@ -133,10 +133,11 @@ def by_rows(
 def in_parts(statement: Statement, target: Target, moves: list[str]) -> Statement:
     """Many columns of few far rows: a loop over parts of them, and one over the columns of a part.
     The last part begins earlier and computes some columns again."""
-    found = [columns for part in reduces_apart(statement) if (columns := find_columns(part))]
-    if not any(columns.column.extent >= 2 * WIDE and is_far(columns, target) for columns in found):
+    if not isinstance(statement, Loop) or statement.var.extent < 2 * WIDE:
         return statement
-    assert isinstance(statement, Loop)
+    found = [columns for part in reduces_apart(statement) if (columns := find_columns(part))]
+    if not any(is_far(columns, target) for columns in found):
+        return statement
     extent = statement.var.extent
     name = statement.var.name
     part, column = Var(f"{name}_part", ceil_div(extent, PART)), Var(name, PART)
@@ -153,7 +154,8 @@ def fissioned(body: Iterable[Statement], target: Target) -> Body:
     being turned: each is a pass over what it reads, in the order of memory."""
     result: list[Statement] = []
     for statement in body:
-        parts = reduces_apart(statement)
+        several = isinstance(statement, Loop) and sum(map(is_reduce, statement.body)) > 1
+        parts = reduces_apart(statement) if several else (statement,)
         found = [columns for part in parts if (columns := find_columns(part))]
         alone = len(found) > 1 and all(pays(columns, target) for columns in found)
         result += parts if alone else [statement]
