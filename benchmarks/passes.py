@@ -49,7 +49,17 @@ from tinyhlo.schedule.plan import PASSES
 PLAIN = Config(cache=0)
 TURN_SECONDS, TURNS = 0.02, 7  # of calls of one kind, and how often they take turns
 MOVES = (
-    *("remainders", "interchange", "margins", "few lanes", "tree", "tiles", "write out", "turn"),
+    *(
+        "remainders",
+        "interchange",
+        "margins",
+        "flat",
+        "few lanes",
+        "tree",
+        "tiles",
+        "write out",
+        "turn",
+    ),
     *("rows", "rows together", "jam", "before", "blocks", "stage", "phases", "borders", "pieces"),
     *("jumps", "sums"),
 )

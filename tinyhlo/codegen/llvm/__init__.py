@@ -8,6 +8,7 @@ values               expressions: scalars or vectors, loads
 guards               expressions under conditions: a select, a jump, or a masked load
 rare                 what few lanes need, by a function that is seldom called
 interleave           accesses at a stride, by `transpose` of whole vectors
+known_places         accesses at places that are known when the code is written
 rows_of_places       accesses to neighbours at places that are data
 small_tables         tables in registers, read at places that are data
 stores               where and how vectors are stored

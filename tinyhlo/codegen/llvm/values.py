@@ -29,6 +29,7 @@ from tinyhlo.codegen.llvm import (
     guards,
     indices,
     interleave,
+    known_places,
     rare,
     rows_of_places,
     small_tables,
@@ -252,7 +253,8 @@ class Values(Scopes):
             text = self.load_lanes(e.memory, first, lanes)
             order = range(lanes)[::-1]
             return Value(self.b.shuffle(value_type(e.dtype, lanes), order, text), lanes)
-        near = interleave.load_near(self, e) or small_tables.look_up(self, e)
+        near = interleave.load_near(self, e) or known_places.load(self, e)
+        near = near or small_tables.look_up(self, e)
         if near is None and self.scope.mask is None:
             near = rows_of_places.load_row(self, e)
         return Value(near or self.gather(e), lanes)
