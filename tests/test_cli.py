@@ -16,7 +16,7 @@ from jax.sharding import PartitionSpec as P
 import tinyhlo
 from tests.processes import abstract_mesh, lowered
 from tinyhlo.cli import main
-from tinyhlo.config import from_environment
+from tinyhlo.config import OPTIONS, Config, from_environment, variable
 from tinyhlo.errors import CannotWrite, InvalidProgram
 from tinyhlo.files import writing
 
@@ -285,3 +285,10 @@ def test_a_device_without_times_says_so(
     monkeypatch.setenv("TINYHLO_DEBUG", "2")
     assert main(["run", str(files["text"]), "--random", "0"]) == 0
     assert "device PYTHON does not time kernels: TINYHLO_DEBUG" in capsys.readouterr().err
+
+
+def test_an_empty_variable_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`export TINYHLO_THREADS=`, as scripts and containers pass variables on."""
+    for name in OPTIONS:
+        monkeypatch.setenv(variable(name), "")
+    assert from_environment() == Config()

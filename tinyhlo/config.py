@@ -121,14 +121,17 @@ def warn_of_slip(name: str, known: tuple[str, ...]) -> None:
 def with_options(
     config: Config, options: Mapping[str, str], spelled: Callable[[str], str]
 ) -> Config:
-    """`config` with the given option texts applied; unknown names are an error."""
+    """`config` with the given option texts applied: an empty one is the default (`export X=`), an
+    unknown name an error."""
     kinds = {field.name: field.type for field in fields(Config)}
     changes: dict[str, str | int] = {}
     for name, text in options.items():
         if name not in kinds:
             known = ", ".join(map(spelled, OPTIONS))
             raise TinyhloError(f"unknown option {spelled(name)!r}; known: {known}")
-        if kinds[name] == "int":
+        if text == "":
+            changes[name] = getattr(Config(), name)
+        elif kinds[name] == "int":
             if not (str(text).isascii() and str(text).isdigit()):
                 raise TinyhloError(f"{spelled(name)} must be a number from 0 up, got {text!r}")
             changes[name] = int(text)

@@ -49,7 +49,9 @@ def even(devices: int, asked: str) -> Placement:
     if not (here.isdecimal() and count.isdecimal() and int(here) < int(count)):
         raise TinyhloError(f"process {asked}: the first of two is 0/2, the second 1/2")
     if int(count) > devices or devices % int(count):
-        raise TinyhloError(f"{devices} devices cannot be shared evenly by {count} processes")
+        program = f"a program over {devices} device{'s' * (devices != 1)}"
+        hint = "lower it with its arguments sharded over as many (TINYHLO_DEVICES=2)"
+        raise TinyhloError(f"{program} cannot be shared evenly by {count} processes: {hint}")
     each = devices // int(count)
     return placement_of([device // each for device in range(devices)], int(here))
 

@@ -162,7 +162,7 @@ def mismatch(array: np.ndarray, wanted: TensorType | ArgumentType) -> str:
     """What to say of an array that is not of the type wanted."""
     found = BY_NUMPY.get(array.dtype, array.dtype)
     text = f"must be {wanted}, got {found}[{','.join(map(str, array.shape))}]"
-    is_other = array.dtype != wanted.dtype.numpy
+    is_other = array.dtype != wanted.dtype.numpy and fits(array.shape, wanted.shape)
     return f"{text}: convert it to {wanted.dtype.numpy}" if is_other else text
 
 
