@@ -52,6 +52,9 @@ ROWS_OF_GATHERED, ROWS_OF_LARGE = 4, 256
 LARGE_BYTES, MOST_BYTES, SHALLOW = 1 << 20, 1 << 23, 16
 VECTOR = 8  # neighbours in memory, for vectors
 SHORT_DEPTH = 3  # of sums along a batch that is innermost, which are one pass a plane
+# columns up to which rows that lie side by side in memory stay there, as do the result's: where the
+# result's axes are put in that order, and where it is stored column by column and no deeper
+FEW_COLUMNS, FEWER_COLUMNS = 16, 6
 
 Signs = tuple[tuple[int, int], tuple[int, int]]
 
@@ -139,10 +142,13 @@ def plane_of(node: Node) -> Plane | None:
 def parts_of(nodes: Sequence[Node], results: Sequence[Node]) -> dict[Node, Part]:
     """The planes that are to be one product, two of each."""
     readers = Counter([*results, *(child for node in nodes for child in node.inputs)])
+    turned = {node.inputs[0] for node in nodes if is_turn(node)}
     alike: dict[object, dict[Node, Plane]] = defaultdict(dict)
     for node in nodes:
         plane = plane_of(node)
-        if plane is not None and is_alone(node, readers) and pays(node, plane):
+        if plane is None or not is_alone(node, readers):
+            continue
+        if pays(node, plane, node in turned):
             lefts = frozenset(term.left for term in plane.terms)
             rights = frozenset(term.right for term in plane.terms)
             alike[lefts, rights, plane.axes][node] = plane
@@ -150,8 +156,14 @@ def parts_of(nodes: Sequence[Node], results: Sequence[Node]) -> dict[Node, Part]
     return dict(chain.from_iterable(found))
 
 
-def pays(node: Node, plane: Plane) -> bool:
-    """Whether reading and writing pairs saves more than it takes to store the right factor."""
+def is_turn(node: Node) -> bool:
+    """Whether it puts the last axis elsewhere."""
+    return isinstance(node, Permute) and node.order[-1] != len(node.order) - 1
+
+
+def pays(node: Node, plane: Plane, is_turned: bool) -> bool:
+    """Whether reading and writing pairs saves more than it takes to store the right factor, and the
+    left one where its rows are what lies side by side, as of a gate that acts on some qubits."""
     first, second = plane.terms
     product = find_contraction(node.inputs[0])
     if product is None or any(isinstance(view, Window) for view in views_of(first.left)):
@@ -159,6 +171,10 @@ def pays(node: Node, plane: Plane) -> bool:
     product = along_columns(product)
     rows, columns, depth = map(product.extent, (product.m, product.n, product.k))
     if columns < FEWEST_COLUMNS or (depth <= SHORT_DEPTH and inner_axes(node)):
+        return False
+    few = FEW_COLUMNS if is_turned else FEWER_COLUMNS if depth <= FEWER_COLUMNS else 0
+    inner = last_in_memory(first.left)
+    if columns <= few and inner in product.m and first.left.shape[inner] >= VECTOR:
         return False
     right = first.right
     has_casts = any(is_exact_cast(below_views(term.right)) for term in plane.terms)
