@@ -144,13 +144,13 @@ class TileRenderer:
             found.append((shared[varying], start.offset - first))
         return found
 
-    def moved(self, pointer: str, step: Index) -> str:
-        """A pointer at one point of the depth."""
-        return indices.address(self.s, pointer, stored_type(self.operand), step, self.depth)
+    def all_moved(self, pointers: Sequence[tuple[str, int]], step: Index) -> dict[str, str]:
+        """What `pointers` share, at one point of the depth."""
+        element = stored_type(self.operand)
+        shared = dict.fromkeys(base for base, _ in pointers)
+        return {base: indices.address(self.s, base, element, step, self.depth) for base in shared}
 
     def offset(self, pointer: str, count: int, dtype: DType | None = None) -> str:
-        if count == 0:
-            return pointer
         return self.s.moved(pointer, stored_type(dtype or self.operand), str(count))
 
     def nest(self, depth: list[Var], totals: dict[Place, str]) -> dict[Place, str]:
@@ -200,7 +200,7 @@ class TileRenderer:
         m, b = self.m, self.b
         left_step, right_step = (substitute(step, at) for step in (m.left_step, m.right_step))
         size = f"align {self.operand.itemsize}"
-        moved = {base: self.moved(base, right_step) for base, _ in self.vectors}
+        moved = self.all_moved(self.vectors, right_step)
         vectors = [
             b.value(f"load {self.vector}, ptr {self.offset(moved[base], apart)}, {size}")
             for base, apart in self.vectors
@@ -208,7 +208,7 @@ class TileRenderer:
         if m.fetched:
             for base, apart in self.vectors:
                 fetch_line(self.b, self.offset(moved[base], apart + m.fetched))
-        moved = {base: self.moved(base, left_step) for base, _ in self.rows}
+        moved = self.all_moved(self.rows, left_step)
         results: dict[Place, str] = {}
         for r, (base, apart) in enumerate(self.rows):
             place = self.offset(moved[base], apart)

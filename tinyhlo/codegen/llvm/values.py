@@ -285,6 +285,8 @@ class Values(Scopes):
 
     def moved(self, pointer: str, element: str, count: str) -> str:
         """`pointer`, so many elements further."""
+        if count == "0":
+            return pointer
         return self.b.value(f"getelementptr {element}, ptr {pointer}, i64 {count}")
 
     def load_lanes(self, memory: Memory, address: str, lanes: int) -> str:
