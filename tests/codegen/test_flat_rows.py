@@ -10,7 +10,7 @@ from tests.codegen.native import check, run_native
 from tinyhlo.codegen.loops import LoopProgram
 from tinyhlo.codegen.lowering.kernel import lower_kernel
 from tinyhlo.codegen.moves.heuristics import choose_moves
-from tinyhlo.ir.build import broadcast, cast, elementwise, full, param
+from tinyhlo.ir.build import broadcast, cast, elementwise, full, gather, param
 from tinyhlo.ir.dtypes import BF16, BOOL, F16, F32, F64, I32, U8, DType
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.ops import Op
@@ -41,7 +41,9 @@ def loops_of(graph: Graph, target: Target = WIDE) -> LoopProgram:
 
 
 def is_flat(graph: Graph, target: Target = WIDE) -> bool:
-    return any(memory in str(loops_of(graph, target)) for memory in ("local row", "local table"))
+    return any(
+        memory in str(loops_of(graph, target)) for memory in ("local of_row", "local of_column")
+    )
 
 
 @pytest.mark.parametrize("count", [128, 200, 333, 1001])
@@ -114,3 +116,11 @@ def test_few_rows_and_elements_that_lie_apart_stay_as_they_are() -> None:
     y = param(0, (4000, 6), F32)
     alone = elementwise(Op.ADD, y, full(1.0, y.shape, F32))
     assert not is_flat(Graph((y.type,), (alone,)))
+
+
+def test_places_that_the_program_computes_are_not_known() -> None:
+    """One vector of them, at a place that is."""
+    table, places = param(0, (4,), F32), param(1, (16,), I32)
+    found = gather(table, (places,))
+    arrays = [array(F32, 4), np.arange(16, dtype=np.int32)[::-1] // 4]
+    check(Graph((table.type, places.type), (found,)), arrays)

@@ -27,7 +27,10 @@ def load(v: Values, e: Load) -> str | None:
     if any(len(atom_free(atom)) > 1 for atom, _ in varying):
         return None
     first, count = int(v.variables[var]), v.lanes
-    lanes = [substitute(Index(0, varying), {var: constant(first + k)}).offset for k in range(count)]
+    places = [substitute(Index(0, varying), {var: constant(first + k)}) for k in range(count)]
+    if any(place.terms for place in places):  # a number that the program computes
+        return None
+    lanes = [place.offset for place in places]
     low, high = min(lanes), max(lanes)
     base = e.index - Index(0, varying) + low
     size = min(count, e.memory.size - base.bounds[1])

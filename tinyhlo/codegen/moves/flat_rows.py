@@ -1,14 +1,14 @@
 """Elementwise work on rows that fill no vector: lanes run along memory, from row to row.
 
     for i in 6000: for j in 7:                      for j_place in 112:       # once
-      y[i*7 + j] = (x[i*7 + j] - b[j])*s[i]           table0[j_place] = b[j_place%7]
+      y[i*7 + j] = (x[i*7 + j] - b[j])*s[i]           of_column0[j_place] = b[j_place%7]
                                                     for i_block in 375:
                                                ->     for i_lane in 16 vector 16:
-                                                        row1[i_lane] = s[i_block*16 + i_lane]
+                                                        of_row1[i_lane] = s[i_block*16 + i_lane]
                                                       for j_lane in 16 vector 16:
                                                         y[i_block*112 + j_lane] =
-                                                          (x[i_block*112 + j_lane]
-                                                            - table0[j_lane]) * row1[j_lane//7]
+                                                          (x[i_block*112 + j_lane] -
+                                                            of_column0[j_lane])*of_row1[j_lane//7]
                                                       ...                     # 7 of these vectors
 
 A block is as many rows as make whole vectors. What all of a row have in common is computed in lanes
@@ -40,6 +40,7 @@ from tinyhlo.codegen.moves.basic import over_nests
 from tinyhlo.codegen.walks import walk
 from tinyhlo.ir.dtypes import BOOL
 from tinyhlo.ir.index import Index, Var, index, substitute
+from tinyhlo.ir.ops import Op
 from tinyhlo.numbers import ceil_div
 from tinyhlo.records import dataclass
 from tinyhlo.target import Target
@@ -96,6 +97,8 @@ def find_rows(nest: Sequence[Loop]) -> Rows | None:
         match e:
             case Load(index=where) if found.is_flat(where):
                 continue
+            case Apply(op=Op.DIV, arguments=(_, divisor)) if rows.var not in divisor.free:
+                return None  # a number for all rows: `math/reciprocals.py` does not divide by it
             case Apply(arguments=arguments):
                 parts.update(dict.fromkeys(arguments))
             case _:
@@ -146,7 +149,7 @@ def flat(rows: Rows, lanes: int, numbers: Iterator[int], once: bool) -> Body:
     place = Var(f"{rows.columns.name}_place", count * width)
     known: dict[Expression, tuple[Memory, int]] = {}  # parts: what of a block is read
     for e in rows.by_column:
-        memory = Memory(f"table{next(numbers)}", e.dtype, place.extent, local=True)
+        memory = Memory(f"of_column{next(numbers)}", e.dtype, place.extent, local=True)
         value = substitute_expression(e, {rows.columns: index(place) % width}, {})
         store = Store(memory, index(place), value)
         before += [Allocate(memory), Loop(place, Axis.SERIAL, (store,))]
@@ -156,7 +159,7 @@ def flat(rows: Rows, lanes: int, numbers: Iterator[int], once: bool) -> Body:
     inside: list[Statement] = []
     row = Var(f"{name}_lane", count)
     for e in rows.by_row:
-        memory = Memory(f"row{next(numbers)}", e.dtype, count, local=True)
+        memory = Memory(f"of_row{next(numbers)}", e.dtype, count, local=True)
         value = substitute_expression(e, {rows.rows: first + index(row)}, {})
         store = Store(memory, index(row), value)
         inside += [Allocate(memory), Loop(row, Axis.VECTOR, (store,), width=count)]
