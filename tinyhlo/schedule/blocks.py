@@ -252,10 +252,16 @@ def unread(clusters: Iterable[Cluster], readers: Mapping[Node, set[Cluster]]) ->
 
 
 def emit_branch(planner: Planner, branch: Branch, statements: list[Statement]) -> None:
+    """Each block writes the results, in the memory of the operands where one becomes the other."""
     selector, *operands = [buffer_of(planner, child) for child in branch.inputs]
-    results = [buffer_of(planner, result_of(branch, k)) for k in range(len(branch.results))]
+    values = [result_of(branch, k) for k in range(len(branch.results))]
+    results = [buffer_of(planner, value) for value in values]
+    taken = {planner.in_place.get(value) for value in values}
+    given = map(base, branch.inputs[1:])
+    writable = frozenset(k for k, operand in enumerate(given) if operand in taken)
     blocks = tuple(
-        schedule_block(planner.context, graph, operands, results)[0] for graph in branch.branches
+        schedule_block(planner.context, graph, operands, results, writable)[0]
+        for graph in branch.branches
     )
     statements.append(Switch(selector, blocks))
 

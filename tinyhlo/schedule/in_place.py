@@ -9,11 +9,23 @@ adds an ordering edge between clusters, and one that would close a cycle is not 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 from tinyhlo.ir.build import ALIASES, splat_value
-from tinyhlo.ir.graph import Branch, LibraryCall, Loop, Node, Output, Param, Scatter, UpdateSlice
+from tinyhlo.ir.graph import (
+    Branch,
+    LibraryCall,
+    Loop,
+    Node,
+    Output,
+    Param,
+    Scatter,
+    UpdateSlice,
+    maker,
+)
 from tinyhlo.ir.index import index, linear
+from tinyhlo.ir.walks import reachable
 from tinyhlo.schedule.access import UNKNOWN, space_of, updated_element
 from tinyhlo.schedule.clusters import Cluster, inside, needs, run_before
 from tinyhlo.schedule.planner import Planner, result_of
@@ -27,8 +39,11 @@ def take_over_operands(planner: Planner, cluster: Cluster, keep: set[Node]) -> N
     if node is None:
         return
     operands = [base(child) for child in in_memory(node)]
-    for position, source in may_share(node):
-        operand = operands[source]
+    taken: set[Node] = set()
+    for position, source in preferred(planner, node):
+        operand, result = operands[source], result_of(node, position)
+        if result in planner.in_place or operand in taken:
+            continue
         produced = operand in planner.fusion.producer
         if (not produced and operand not in planner.writable) or operand in keep:
             continue
@@ -42,7 +57,25 @@ def take_over_operands(planner: Planner, cluster: Cluster, keep: set[Node]) -> N
         else:
             free = order_before(planner.readers[operand] - {cluster}, cluster)
         if free:
-            planner.in_place[result_of(node, position)] = operand
+            planner.in_place[result] = operand
+            taken.add(operand)
+
+
+def preferred(planner: Planner, node: Node) -> tuple[tuple[int, int], ...]:
+    """What `may_share`; of the operands of a Branch first the state of a loop that becomes its own
+    successor, which then need not change places with another's memory."""
+    pairs = may_share(node)
+    if len(pairs) < 2 or not isinstance(node, Branch):
+        return pairs
+    after = {base(result): k for k, result in enumerate(planner.graph.results)}
+
+    def changes_places(pair: tuple[int, int]) -> bool:
+        position, source = pair
+        operand = base(node.inputs[source])
+        place = operand.position if isinstance(operand, Param) else None
+        return place is None or after.get(result_of(node, position)) != place
+
+    return tuple(sorted(pairs, key=changes_places))
 
 
 def may_share(node: Node) -> tuple[tuple[int, int], ...]:
@@ -54,8 +87,38 @@ def may_share(node: Node) -> tuple[tuple[int, int], ...]:
             return tuple((k, k) for k in range(len(node.inputs)) if not node.is_invariant(k))
         case LibraryCall():
             return dict(node.attributes).get(ALIASES, ())
+        case Branch():
+            return handed_on(node)
         case _:
             return ()
+
+
+def handed_on(branch: Branch) -> tuple[tuple[int, int], ...]:
+    """(result, operand) positions of what some block returns as it is, or changes in part; of each
+    result first the operand of which most blocks do."""
+    pairs: list[tuple[int, int]] = []
+    for position, type_ in enumerate(branch.results):
+        found: Counter[int] = Counter()
+        for graph in branch.branches:
+            found.update(origins(graph.results[position]))
+        for source, _ in found.most_common():
+            given = branch.inputs[source + 1].type
+            if (given.dtype, given.size) == (type_.dtype, type_.size):
+                pairs.append((position, source + 1))
+    return tuple(pairs)
+
+
+def origins(value: Node) -> Iterator[int]:
+    """The params in whose memory updates, loops, calls and branches could leave `value`."""
+
+    def before(node: Node) -> list[Node]:
+        owner = maker(node)
+        own = node.position if isinstance(node, Output) else 0
+        return [base(in_memory(owner)[k]) for result, k in may_share(owner) if result == own]
+
+    for node in reachable((base(value),), before):
+        if isinstance(node, Param):
+            yield node.position
 
 
 def is_fill(planner: Planner, value: Node) -> bool:
@@ -151,23 +214,34 @@ def keeps_memory(value: Node) -> bool:
     stacks. Other state alternates between two buffers, whose pointers are swapped."""
     if not isinstance(value, Output) or not isinstance(loop := value.inputs[0], Loop):
         return True
-    node = base(loop.body.results[value.position])
+    return updated_param(loop.body.results[value.position]) == value.position
+
+
+def updated_param(value: Node) -> int | None:
+    """The param of which a value is what updates in place leave."""
+    node = base(value)
     while not isinstance(node, Param):
         match node:
             case UpdateSlice():
                 node = base(node.inputs[0])
             case Output(inputs=(Scatter() | Loop() as inner,), position=position):
                 if not keeps_memory(node):
-                    return False
+                    return None
                 node = base(inner.inputs[position])
+            case Output(inputs=(Branch() as inner,), position=position):
+                found = {updated_param(graph.results[position]) for graph in inner.branches}
+                source = found.pop()
+                if source is None or found:
+                    return None
+                node = base(inner.inputs[source + 1])
             case _:
-                return False
-    return node.position == value.position
+                return None
+    return node.position
 
 
 def owns_result(node: Node) -> bool:
     """Structures that can write a result wherever they are told."""
-    return not isinstance(node, (Loop, Branch))
+    return not isinstance(node, Loop)
 
 
 def same_index(writer: Cluster, old: Node, value: Node) -> bool:

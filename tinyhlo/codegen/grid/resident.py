@@ -140,7 +140,7 @@ class Gather:
                 inner = (*condition, *body)
                 return all(self.is_small(s, True) for s in inner)
             case Switch(blocks=blocks):
-                return all(self.is_small(s) for block in blocks for s in block)
+                return all(self.is_small(s, within) for block in blocks for s in block)
 
     def is_short(self, kernel: Kernel) -> bool:
         if library_call_of(kernel, self.target, self.users) is not None:
