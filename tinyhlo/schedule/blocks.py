@@ -67,7 +67,9 @@ def schedule_block(
     numbers = {value: number for number, value in enumerate(fusion.producer)}
     keep = {base(result) for result in graph.results}
     stored = fusion.stored - (unread(fusion.clusters, readers) - keep)
-    planner = Planner(context, graph, fusion, params, own, readers, numbers, stored)
+    ends = zip(map(base, reversed(graph.results)), reversed(targets), strict=True)
+    last = {value: target for value, target in ends if target is not None}
+    planner = Planner(context, graph, fusion, params, own, readers, numbers, stored, last)
     for cluster in fusion.clusters:
         take_over_operands(planner, cluster, keep)
     bind_targets(planner, targets)
@@ -256,9 +258,10 @@ def emit_branch(planner: Planner, branch: Branch, statements: list[Statement]) -
     selector, *operands = [buffer_of(planner, child) for child in branch.inputs]
     values = [result_of(branch, k) for k in range(len(branch.results))]
     results = [buffer_of(planner, value) for value in values]
-    taken = {planner.in_place.get(value) for value in values}
+    free = {planner.in_place.get(value) for value in values}
+    free |= {operand for operand, last in planner.spent.items() if last is branch}
     given = map(base, branch.inputs[1:])
-    writable = frozenset(k for k, operand in enumerate(given) if operand in taken)
+    writable = frozenset(k for k, operand in enumerate(given) if operand in free)
     blocks = tuple(
         schedule_block(planner.context, graph, operands, results, writable)[0]
         for graph in branch.branches

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from weakref import WeakKeyDictionary
 
 from tinyhlo.ir.build import ALIASES, splat_value
 from tinyhlo.ir.graph import (
     Branch,
+    Elementwise,
     LibraryCall,
     Loop,
     Node,
@@ -29,8 +31,10 @@ from tinyhlo.ir.walks import reachable
 from tinyhlo.schedule.access import UNKNOWN, space_of, updated_element
 from tinyhlo.schedule.clusters import Cluster, inside, needs, run_before
 from tinyhlo.schedule.planner import Planner, result_of
-from tinyhlo.schedule.program import Buffer
+from tinyhlo.schedule.program import Buffer, Place
 from tinyhlo.schedule.values import base, in_memory
+
+_handed_on: WeakKeyDictionary[Branch, tuple[tuple[int, int], ...]] = WeakKeyDictionary()
 
 
 def take_over_operands(planner: Planner, cluster: Cluster, keep: set[Node]) -> None:
@@ -39,43 +43,55 @@ def take_over_operands(planner: Planner, cluster: Cluster, keep: set[Node]) -> N
     if node is None:
         return
     operands = [base(child) for child in in_memory(node)]
+    pairs = preferred(planner, node)
     taken: set[Node] = set()
-    for position, source in preferred(planner, node):
+    for position, source in pairs:
         operand, result = operands[source], result_of(node, position)
-        if result in planner.in_place or operand in taken:
+        if result in planner.in_place or operand in taken or operand in keep:
             continue
-        produced = operand in planner.fusion.producer
-        if (not produced and operand not in planner.writable) or operand in keep:
-            continue
-        if operands.count(operand) > 1 or any(UNKNOWN[0] in at for at in cluster.reads[operand]):
-            continue
-        updates = not isinstance(node, Loop)
-        if updates and is_read_elsewhere(cluster, operand, node) and not is_own(cluster, operand):
-            continue
-        if is_fill(planner, operand):  # others fill memory of their own
-            free = operand not in planner.in_place.values()
-        else:
-            free = order_before(planner.readers[operand] - {cluster}, cluster)
-        if free:
+        if operands.count(operand) == 1 and dies(planner, cluster, node, operand):
             planner.in_place[result] = operand
             taken.add(operand)
+    if isinstance(node, Branch):
+        left = {operands[source]: None for _, source in pairs}
+        for operand in left:
+            if operand in taken or operand in keep:
+                continue
+            if operands.count(operand) == 1 and dies(planner, cluster, node, operand):
+                planner.spent[operand] = node
+
+
+def dies(planner: Planner, cluster: Cluster, node: Node, operand: Node) -> bool:
+    """Whether a structure may write over an operand; all others that read it run first then."""
+    if operand not in planner.fusion.producer and operand not in planner.writable:
+        return False
+    if any(UNKNOWN[0] in at for at in cluster.reads[operand]):
+        return False
+    updates = not isinstance(node, Loop)
+    if updates and is_read_elsewhere(cluster, operand, node) and not is_own(cluster, operand):
+        return False
+    if is_fill(planner, operand):  # others fill memory of their own
+        return operand not in planner.in_place.values()
+    return order_before(planner.readers[operand] - {cluster}, cluster)
 
 
 def preferred(planner: Planner, node: Node) -> tuple[tuple[int, int], ...]:
-    """What `may_share`; of the operands of a Branch first the state of a loop that becomes its own
-    successor, which then need not change places with another's memory."""
+    """What `may_share`; of the operands of a Branch first what lies where the result is to be.
+    Another's memory, where it shall become a result of the program, is only for blocks that all
+    can work in it: others would copy what they made."""
     pairs = may_share(node)
-    if len(pairs) < 2 or not isinstance(node, Branch):
+    if not isinstance(node, Branch):
         return pairs
-    after = {base(result): k for k, result in enumerate(planner.graph.results)}
-
-    def changes_places(pair: tuple[int, int]) -> bool:
-        position, source = pair
+    own: list[tuple[int, int]] = []
+    others: list[tuple[int, int]] = []
+    for position, source in pairs:
+        target = planner.targets.get(result_of(node, position))
         operand = base(node.inputs[source])
-        place = operand.position if isinstance(operand, Param) else None
-        return place is None or after.get(result_of(node, position)) != place
-
-    return tuple(sorted(pairs, key=changes_places))
+        if isinstance(operand, Param) and planner.params[operand.position] == target:
+            own.append((position, source))
+        elif not target or target.place is not Place.OUTPUT or follows(node, position, source):
+            others.append((position, source))
+    return (*own, *others)
 
 
 def may_share(node: Node) -> tuple[tuple[int, int], ...]:
@@ -94,8 +110,10 @@ def may_share(node: Node) -> tuple[tuple[int, int], ...]:
 
 
 def handed_on(branch: Branch) -> tuple[tuple[int, int], ...]:
-    """(result, operand) positions of what some block returns as it is, or changes in part; of each
-    result first the operand of which most blocks do."""
+    """(result, operand) positions of what some block returns as it is, or updates, or computes
+    element by element; of each result first the operand of which most blocks do."""
+    if branch in _handed_on:
+        return _handed_on[branch]
     pairs: list[tuple[int, int]] = []
     for position, type_ in enumerate(branch.results):
         found: Counter[int] = Counter()
@@ -105,13 +123,33 @@ def handed_on(branch: Branch) -> tuple[tuple[int, int], ...]:
             given = branch.inputs[source + 1].type
             if (given.dtype, given.size) == (type_.dtype, type_.size):
                 pairs.append((position, source + 1))
-    return tuple(pairs)
+    _handed_on[branch] = tuple(pairs)
+    return _handed_on[branch]
+
+
+def follows(branch: Branch, position: int, operand: int) -> bool:
+    """Whether all blocks compute a result by updates or element by element of an operand, if from
+    it at all."""
+    values = [graph.results[position] for graph in branch.branches]
+    return all(updated_param(v) == operand - 1 or not is_moved(v, operand - 1) for v in values)
+
+
+def is_moved(value: Node, position: int) -> bool:
+    """Whether a value may have elements of a param at other places."""
+    alike = list(
+        reachable((base(value),), lambda n: n.inputs if isinstance(n, Elementwise) else ())
+    )
+    others = [node for node in alike if not isinstance(node, (Elementwise, Param))]
+    below = reachable(others, lambda node: node.inputs)
+    return any(isinstance(node, Param) and node.position == position for node in below)
 
 
 def origins(value: Node) -> Iterator[int]:
-    """The params in whose memory updates, loops, calls and branches could leave `value`."""
+    """The params in whose memory `value` could be computed."""
 
     def before(node: Node) -> list[Node]:
+        if isinstance(node, Elementwise):
+            return [child for child in node.inputs if isinstance(child, (Elementwise, Param))]
         owner = maker(node)
         own = node.position if isinstance(node, Output) else 0
         return [base(in_memory(owner)[k]) for result, k in may_share(owner) if result == own]

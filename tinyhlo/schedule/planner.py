@@ -68,8 +68,10 @@ class Planner:
     readers: dict[Node, set[Cluster]]
     numbers: dict[Node, int]  # of computed values, in topological order
     stored: Set[Node]  # values that clusters compute and put in memory
+    targets: dict[Node, Buffer]  # result -> the memory where it is to be at last
     bound: dict[Node, Buffer] = field(default_factory=dict)  # value -> where to compute it
     in_place: dict[Node, Node] = field(default_factory=dict)  # value -> the value it overwrites
+    spent: dict[Node, Node] = field(default_factory=dict)  # value -> the Branch that ends its use
     buffers: dict[Node, Buffer] = field(default_factory=dict)
 
 
