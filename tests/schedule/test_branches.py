@@ -172,7 +172,7 @@ def test_an_operand_that_another_result_reads_is_read_first() -> None:
     given = [param(0, (N,), F32), param(1, (), F32)]
     final = repeated(given, lambda *xs: chosen(turn(xs[-1], 2), xs, (same, and_its_sum)))
     graph = Graph(tuple(x.type for x in given), final)
-    program = planned(graph, [normal(N), np.float32(0)])
+    program = planned(graph, [normal(N), np.array(0, np.float32)])
     assert not large_copies(inside(program)) and not swaps(inside(program))
 
 
@@ -227,11 +227,13 @@ def test_outside_of_loops(blocks: Sequence[Block], number: int) -> None:
     x, selector = param(0, (N,), F32), param(1, (), I32)
     (own,) = chosen(selector, (x, scalar(5, I32)), blocks)
     graph = Graph((x.type, selector.type), (own,))
-    donated = planned(graph, [normal(N), np.int32(number)], ((0, 0),))
+    donated = planned(graph, [normal(N), np.array(number, np.int32)], ((0, 0),))
     assert len(large_copies(list(statements(donated.body)))) == (turned in blocks)
     new = mul(gather(x, [elementwise(Op.CAST, x, dtype=I32)]), x)
     (made,) = chosen(selector, (new, scalar(5, I32)), blocks)
-    program = planned(Graph((x.type, selector.type), (made,)), [abs(normal(N)), np.int32(number)])
+    program = planned(
+        Graph((x.type, selector.type), (made,)), [abs(normal(N)), np.array(number, np.int32)]
+    )
     is_apart = turned in blocks  # whose block would have to copy what it made
     hands_on = same in blocks or written in blocks
     assert len(large_copies(list(statements(program.body)))) == (is_apart and hands_on)
