@@ -116,7 +116,7 @@ def in_turns(nest: Sequence[Loop], target: Target, moves: list[str]) -> Body:
     count, rest = divmod(var.extent, modulus)
     if not inner and count < target.short_lanes(32):
         row = at(body, var, [constant(k) for k in range(var.extent)])
-        if not outer or count_nodes(row) > WRITTEN_OUT:
+        if count_nodes(row) > WRITTEN_OUT:
             return ()
         moves.append(f"write out {var.name} {var.extent}")
         return nested(outer, row)
