@@ -113,7 +113,7 @@ def in_turns(nest: Sequence[Loop], target: Target, moves: list[str]) -> Body:
         var, modulus = column, turn_of(all_indices(body), column)
     if not 2 <= modulus <= NEAR or modulus * count_nodes(body) > MOST_UNDECIDED:
         return ()
-    count, rest = divmod(var.extent, modulus)
+    count = var.extent // modulus
     if not inner and count < target.short_lanes(32):
         row = at(body, var, [constant(k) for k in range(var.extent)])
         if count_nodes(row) > WRITTEN_OUT:
@@ -140,7 +140,9 @@ def alike(body: Sequence[Statement], turn: Var, target: Target) -> tuple[int, in
     """The turns between the first and the last ones, where these are few, and what bounds decide is
     the same for all in between: they need no masks."""
     count = turn.extent
-    guards = (e for e in walk(value for s in body for value in values_in(s)) if isinstance(e, Guard))
+    guards = (
+        e for e in walk(value for s in body for value in values_in(s)) if isinstance(e, Guard)
+    )
     ends = {end for guard in guards for c in guard.conditions for end in holds(c, turn)}
     start = max((end for end in ends if 0 < end <= END_TURNS), default=0)
     stop = min((end for end in ends if count - END_TURNS <= end < count), default=count)

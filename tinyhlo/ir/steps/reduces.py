@@ -185,9 +185,9 @@ def from_zero(total: Node) -> Node:
     return build.elementwise(Op.ADD, total, build.full(0.0, total.shape, total.dtype))
 
 
-def narrow_sum(node: Elementwise) -> Reduce | None:
+def narrow_sum(node: Elementwise) -> Node | None:
     """Integers that are widened, added up and narrowed again, as `packbits` does: what they are
-    modulo 2^bits needs no wider sum. Its results may have axes of extent 1 fewer than `node`."""
+    modulo 2^bits needs no wider sum. In the shape of the sum, which a view of it may not have."""
     total = node.inputs[0]
     total = total.inputs[0] if isinstance(total, Reshape) else total
     if node.op is not Op.CAST or not isinstance(total, Reduce) or total.op is not Op.ADD:
