@@ -70,6 +70,11 @@ class Target:
         return self.fmas * self.vector_bytes > LINE_BYTES
 
     @property
+    def joins_units(self) -> bool:
+        """Whether a vector takes all units that multiply, and two halves of one as long."""
+        return self.fmas == 1 and self.vector_bytes > SHORT
+
+    @property
     def gathers(self) -> bool:
         """Whether an instruction that loads 32 or 64 bits of each lane from places that are data
         takes less time than a load each: on Intel's servers since AMX."""

@@ -478,6 +478,28 @@ def test_few_columns_are_multiplied_by_shorter_vectors(n: int, lanes: int) -> No
     assert product.lanes == lanes
 
 
+@pytest.mark.parametrize(
+    ("n", "lanes", "vectors"),
+    [(16, 16, 1), (17, 8, 3), (24, 8, 3), (25, 16, 2), (33, 8, 5), (40, 8, 5), (72, 8, 3)],
+)
+@pytest.mark.parametrize("turned", [False, True])
+def test_odd_numbers_of_half_vectors(n: int, lanes: int, vectors: int, turned: bool) -> None:
+    """Where two take as long as a whole one, columns of which they fill more have no others."""
+    left, right = build.param(0, (90, 300), F32), build.param(1, (300, n), F32)
+    if turned:
+        right = build.param(1, (n, 300), F32)
+    other = build.permute(right, (1, 0)) if turned else right
+    graph = Graph((left.type, right.type), (dot(left, other),))
+    compare(graph)
+    target = named_target("x86-64-v4", threads=1)
+    for each, width in ((target, lanes), (replace(target, fmas=2), 16), (AVX2, 8)):
+        loops = lower_contraction(Kernel("kernel", graph), each, Moves())
+        assert loops is not None
+        (product,) = (s for s in below(loops.body) if isinstance(s, TileProduct))
+        assert product.lanes == width
+        assert each is not target or len(product.right_vectors) == vectors
+
+
 @pytest.mark.parametrize("n", [2, 3, 5])
 def test_few_columns_of_a_wide_matrix_are_packed(n: int) -> None:
     """Vectors along the depth would collect what lies rows apart, for every row anew."""

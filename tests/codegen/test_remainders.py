@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 from jax import lax
 
-from tests.codegen.test_copies import loops_of, normal
+from tests.codegen.test_copies import CONFIG, loops_of, normal
+from tinyhlo.runtime.processors import cpu_target
+
+TARGET = cpu_target(CONFIG.cpu, threads=1)
 
 
 def between(count: int):  # type: ignore[no-untyped-def]
@@ -48,6 +51,40 @@ def test_arrays_interleaved_twice() -> None:
 
     text = loops_of(twice, normal(1500), normal(1500) + 1, normal(3001) - 1)
     assert "turns of 4" in text and "%" not in text
+
+
+def in_turn(x: jax.Array, y: jax.Array) -> jax.Array:
+    """Their elements one after another, as `lax.associative_scan` puts its halves together."""
+    zero, before = np.float32(0), [(0, 0, 0)] * (x.ndim - 1)
+    lower = lax.pad(x, zero, [*before, (0, x.shape[-1] == y.shape[-1], 1)])
+    return lower + lax.pad(y, zero, [*before, (1, x.shape[-1] > y.shape[-1], 1)])
+
+
+@pytest.mark.parametrize("count", [3, 5, 7])
+def test_rows_of_a_few_turns_are_written_out(count: int) -> None:
+    text = loops_of(in_turn, normal(200, count + 1), normal(200, count))
+    assert ("write out j" in text) == (count < TARGET.short_lanes(32))
+    assert "%" not in text and "?" not in text, text
+
+
+def test_beside_another_loop_too() -> None:
+    def both(x: jax.Array, y: jax.Array) -> tuple[jax.Array, ...]:
+        z = in_turn(x, y)
+        return z, z[:, 1:] > 0
+
+    text = loops_of(both, normal(200, 6), normal(200, 5))
+    assert "%" not in text and "?" not in text, text
+
+
+@pytest.mark.parametrize("columns", [40, 48, 77, 100])
+def test_first_and_last_turns_are_written_out(columns: int) -> None:
+    """What a scan's first element is made of is nothing that the turns in between ask for."""
+
+    def scan(x: jax.Array) -> jax.Array:
+        return lax.associative_scan(jnp.add, x, axis=1)
+
+    text = loops_of(scan, whole(50, columns))
+    assert "turns of" in text and "%" not in text and "?" not in text, text
 
 
 @pytest.mark.parametrize("size, stride", [(2, 2), (3, 2), (3, 3), (4, 4)])

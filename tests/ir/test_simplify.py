@@ -76,6 +76,27 @@ def test_a_sum_of_sums_is_one(joined: tuple[int, ...]) -> None:
     np.testing.assert_array_equal(found, value.sum(3).reshape(joined).sum(2))
 
 
+@pytest.mark.parametrize(("narrow", "wide", "kept"), [(U8, I32, 1), (I8, I32, 1), (F16, F32, 3)])
+def test_integers_are_added_up_as_narrow_as_their_sum(
+    narrow: DType, wide: DType, kept: int
+) -> None:
+    """Modulo 2^bits both are the same; floats would be rounded at every step."""
+    x = build.param(0, (5, 300, 1), narrow)
+    total = build.reduce(Op.ADD, build.cast(x, wide), (1, 2))
+    graph = simplify(Graph((x.type,), (build.cast(total, narrow),)))
+    work = [node for node in graph.nodes() if isinstance(node, (Reduce, Elementwise))]
+    assert len(work) == kept
+    value = np.random.default_rng(0).integers(0, 120, x.shape).astype(narrow.numpy)
+    (found,) = run_graph(graph, [value])
+    np.testing.assert_array_equal(found, value.sum((1, 2), dtype=wide.numpy).astype(narrow.numpy))
+
+
+def test_a_sum_that_is_to_be_wider_stays() -> None:
+    x = build.param(0, (5, 300), I8)
+    total = build.cast(build.reduce(Op.ADD, build.cast(x, I32), (1,)), U8)
+    assert simplify(Graph((x.type,), (total,))).results == (total,)
+
+
 def test_an_empty_array_that_numpy_has_not() -> None:
     """Its other axes are longer than memory."""
     node = build.broadcast(build.scalar(1.0, F32), (0, 1 << 62, 1 << 62), ())

@@ -226,6 +226,11 @@ def reduce_before_expand(node: Reduce) -> Node | None:
     return build.expand(once, node.shape)
 
 
+def sum_before_cast(node: Elementwise) -> Node | None:
+    found = reduces.narrow_sum(node)
+    return None if found is None else build.reshape(step(found), node.shape)
+
+
 def reduce_before_view(node: Reduce) -> Node | None:
     """A view of a reduce instead of a reduce of a view."""
     found = reduces.reduce_of_view(node)
@@ -309,6 +314,7 @@ STEPS: dict[type[Node], tuple[Callable[[Any], Node | None], ...]] = {
         elementwise.fold_constants,
         elementwise.algebra,
         elementwise.double_cast,
+        sum_before_cast,
         elementwise.clamps,
         elementwise.certain,
         elementwise.plain_power,

@@ -34,6 +34,7 @@ from tinyhlo.schedule.passes.depths import ROW_STEPS, STREAM_STEPS
 from tinyhlo.target import LINE_BYTES, Target
 
 FEWEST, FEWEST_OF_WINDOWS = 4, 2  # rows; fewer: the general lowering does better
+HALVES = (3, 5, 9)  # of vectors, filled by columns, that are tiles (`Target.joins_units`)
 FEWEST_LANES = 4  # of a vector that few columns fill
 MIN_COLUMNS = 3  # fewer: vectors along the depth do better
 PARALLEL_WORK = 1 << 19  # multiply-adds worth waking another thread, with which it has half
@@ -159,7 +160,9 @@ class Planner:
         most = self.c.extent(self.c.n) // last * ceil_div(last, lanes)
         if self.form.of_matrices:
             return dict.fromkeys(matrix_tiles(m, most))
-        found = [(r, min(v, most)) for r, v in tiles(m, self.target, self.form.bias)]
+        found = [
+            (r, min(v, most)) for r, v in tiles(m, self.target, self.form.bias, self.of_halves)
+        ]
         if self.left is Use.IN_PLACE and self.reading.rows_share_sets():
             found = [(r, v) for r, v in found if r <= MOST_SHARING] or found
         return dict.fromkeys(found)
@@ -347,12 +350,20 @@ class Planner:
         )
 
     def fitting_lanes(self) -> int:
-        """Half a vector, or less, for columns that fill no more."""
+        """Half a vector, or less, for columns that fill no more, or an odd number of them."""
         columns = self.positions(self.column_runs(Use.PACKED)[-1])
         lanes = self.target.vector_bytes // self.form.sums.itemsize
         while self.form.group == 1 and lanes > FEWEST_LANES and columns <= lanes // 2:
             lanes //= 2
-        return lanes
+        halves = ceil_div(columns, lanes // 2)
+        joined = self.form.group == 1 and self.target.joins_units
+        return lanes // 2 if joined and halves in HALVES else lanes
+
+    @property
+    def of_halves(self) -> bool:
+        """Whether columns fill several half vectors."""
+        nbytes = self.lanes * self.form.sums.itemsize
+        return nbytes < self.target.vector_bytes and self.last > self.lanes
 
     def positions(self, axes: tuple[int, ...]) -> int:
         return prod(self.shape[axis] for axis in axes)

@@ -24,19 +24,22 @@ TILES = {
 MATRIX_TILES = ((2, 2), (3, 1), (1, 3))  # matrices of rows, of columns
 MATRIX_SLOTS = 64  # that such a tile takes besides
 FAST_TILES = ((4, 4), (6, 4), (9, 3), (14, 2), (10, 2))  # of processors that outrun their caches
+HALF_TILES = ((9, 3), (4, 5))  # of half vectors, of which columns fill an odd number
 LATE = {Use.PACKED: 1, Use.IN_PLACE: 5}  # half slots of a vector that is beyond L1, there
 MIN_SUMS = 8  # accumulators that hide the latency of a multiply-add
 TILE_SLOTS, STORE_SLOTS = 10, 3  # that a tile takes besides its products, and each of its sums
 CHUNKS_A_THREAD = 8  # so that one on a slow core can take fewer
 
 
-def tiles(m: int, target: Target, bias: int = 0) -> Iterator[tuple[int, int]]:
+def tiles(m: int, target: Target, bias: int = 0, halves: bool = False) -> Iterator[tuple[int, int]]:
     """(rows, vectors), the rows as even as that leaves them. The columns' sums for a bias are a row
     more, and the bias a register."""
     registers = target.vector_registers
     known = TILES[32] if registers >= 32 else TILES[16]
     if target.outruns_caches:
         known = FAST_TILES
+    if halves:
+        known = HALF_TILES
     if m < min(rows for rows, _ in known):
         known = ((m, max(MIN_SUMS // m, 1)),)
     for rows, vectors in known:

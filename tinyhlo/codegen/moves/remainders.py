@@ -32,6 +32,7 @@ from tinyhlo.codegen.loops import (
     nested,
 )
 from tinyhlo.codegen.moves.basic import over_nests
+from tinyhlo.codegen.moves.borders import holds
 from tinyhlo.codegen.moves.write_out import MOST_NODES as WRITTEN_OUT
 from tinyhlo.codegen.moves.write_out import (
     is_tiny,
@@ -45,6 +46,7 @@ from tinyhlo.target import NEAR, Target
 
 MOST_UNDECIDED = 768  # expressions of all remainders, before those are left out that are zero
 MOST_NODES = 256  # and after
+END_TURNS = 2  # that are written out, at either end
 
 
 def by_remainders(body: Body, target: Target, moves: list[str]) -> Body:
@@ -111,17 +113,41 @@ def in_turns(nest: Sequence[Loop], target: Target, moves: list[str]) -> Body:
         var, modulus = column, turn_of(all_indices(body), column)
     if not 2 <= modulus <= NEAR or modulus * count_nodes(body) > MOST_UNDECIDED:
         return ()
-    count, rest = divmod(var.extent, modulus)
+    count = var.extent // modulus
     if not inner and count < target.short_lanes(32):
-        return ()
+        row = at(body, var, [constant(k) for k in range(var.extent)])
+        if count_nodes(row) > WRITTEN_OUT:
+            return ()
+        moves.append(f"write out {var.name} {var.extent}")
+        return nested(outer, row)
     turn = Var(var.name, count)
     each = at(body, var, [index(turn) * modulus + k for k in range(modulus)])
     if count_nodes(each) > MOST_NODES:
         return ()
     moves.append(f"turns of {modulus} {var.name}")
-    last = at(body, var, [constant(count * modulus + k) for k in range(rest)])
+    start, stop = (0, count) if inner else alike(each, turn, target)
+    first = at(body, var, [constant(k) for k in range(start * modulus)])
+    last = at(body, var, [constant(k) for k in range(stop * modulus, var.extent)])
+    if (start, stop) != (0, count):
+        turn = Var(var.name, stop - start)
+        each = at(body, var, [(index(turn) + start) * modulus + k for k in range(modulus)])
     turns = nested([turn, *inner], each) if count else ()
-    return nested(outer, (*turns, *(nested(inner, last) if rest else ())))
+    ends = (nested(inner, part) if part else () for part in (first, last))
+    return nested(outer, (*next(ends), *turns, *next(ends)))
+
+
+def alike(body: Sequence[Statement], turn: Var, target: Target) -> tuple[int, int]:
+    """The turns between the first and the last ones, where these are few, and what bounds decide is
+    the same for all in between: they need no masks."""
+    count = turn.extent
+    guards = (
+        e for e in walk(value for s in body for value in values_in(s)) if isinstance(e, Guard)
+    )
+    ends = {end for guard in guards for c in guard.conditions for end in holds(c, turn)}
+    start = max((end for end in ends if 0 < end <= END_TURNS), default=0)
+    stop = min((end for end in ends if count - END_TURNS <= end < count), default=count)
+    within = any(start < end < stop for end in ends)
+    return (0, count) if within or stop - start < target.short_lanes(32) else (start, stop)
 
 
 def divides(body: Body) -> bool:

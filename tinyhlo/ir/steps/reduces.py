@@ -185,6 +185,23 @@ def from_zero(total: Node) -> Node:
     return build.elementwise(Op.ADD, total, build.full(0.0, total.shape, total.dtype))
 
 
+def narrow_sum(node: Elementwise) -> Node | None:
+    """Integers that are widened, added up and narrowed again, as `packbits` does: what they are
+    modulo 2^bits needs no wider sum. In the shape of the sum, which a view of it may not have."""
+    total = node.inputs[0]
+    total = total.inputs[0] if isinstance(total, Reshape) else total
+    if node.op is not Op.CAST or not isinstance(total, Reduce) or total.op is not Op.ADD:
+        return None
+    match total.inputs[0]:
+        case Elementwise(op=Op.CAST, inputs=(narrow,)) as wide if narrow.dtype is node.dtype:
+            widens = wide.dtype.is_integer and wide.dtype.bits > narrow.dtype.bits
+        case _:
+            return None
+    if not (widens and narrow.dtype.is_integer):
+        return None
+    return build.reduce(Op.ADD, narrow, total.axes)
+
+
 def scan_of_few(node: Scan) -> Node | None:
     """Along an axis of a few elements, what has been combined so far, one after another: rows of
     elementwise work, which fuse with what is around them."""
