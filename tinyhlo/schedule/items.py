@@ -29,6 +29,7 @@ from tinyhlo.schedule.across import across_others, crosses, repeated_across
 from tinyhlo.schedule.columns import extents
 from tinyhlo.schedule.joined import MANY_PARTS, count_parts, has_many_parts, read_by_windows
 from tinyhlo.schedule.passes.planes import FEW_PRODUCTS
+from tinyhlo.schedule.places import divides, places_of_elements, puts_elements
 from tinyhlo.schedule.values import (
     STRUCTURES,
     base,
@@ -53,8 +54,10 @@ MULTIPLIED_WORK = 10  # a dearer value is stored before a view repeats it
 LARGE_WORK, LARGE_SIZE, TIMES_REPEATED = 3, 1 << 12, 32
 OVERLAP = 1.5  # times: windows that have fewer elements than that repeat next to nothing
 TURNED = (ir.Reshape, ir.Barrier, ir.Permute, ir.Flip)  # the same elements in another order
+LEAST_APART = 1 << 8  # elements that a product reads through a reshape that is no view of memory
 MANY_ROWS = 1 << 14  # elements of updates that are turned before
 SERIAL_WORK = 24  # and one that a scatter would compute without vectors
+PLACE_WORK, PLACES_WORK = 3, 1 << 15  # and of places that it needs: for each, and all in all
 # Operations one after the other in one kernel. Longer code is no faster, and what LLVM needs for it
 # grows: pieces of one length are often equal and then compiled once.
 LONGEST_CHAIN = 1024
@@ -83,6 +86,7 @@ class Walk:
     users: Users
     meeting: Mapping[Node, Node]  # of each value, where all its uses flow together
     narrow: Set[DType]  # floats that products take as they are
+    near: int  # bytes that a core reads again from its own caches; none where loops are grids
     inlined: Set[Node]  # views that repeat values which are computed once all the same
     why: dict[Node, str]  # items so far
     apart: set[Node] = field(default_factory=set)
@@ -108,11 +112,18 @@ def find_items(graph: Graph, target: Target) -> Items:
             why.setdefault(value, reason)
     for value in read_by_windows(nodes, users):
         why.setdefault(value, "joined, and read by many slices")
-    walk = Walk(users, meeting_points(nodes, users, why), taken_as_stored(target), inlined, why)
+    walk = Walk(
+        users,
+        meeting_points(nodes, users, why),
+        taken_as_stored(target),
+        near_bytes(target),
+        inlined,
+        why,
+    )
     walk_through(walk, nodes)
     if walk.cut:  # what flowed together is apart there
         meeting = meeting_points(nodes, users, why)
-        walk = Walk(users, meeting, walk.narrow, inlined, why, walk.apart)
+        walk = Walk(users, meeting, walk.narrow, walk.near, inlined, why, walk.apart)
         walk_through(walk, nodes)
     for value in tuple(across_others(nodes, why.keys(), target)):
         walk.apart.add(value)
@@ -222,6 +233,21 @@ def multiplied(walk: Walk, node: Node) -> Reasons:
         yield base(source), f"{label(node)} would take its positions apart again and again"
 
 
+def taken_apart(walk: Walk, node: Node) -> Reasons:
+    """What a product reads through a reshape that its positions are taken apart for, one by one and
+    again for each row."""
+    product = find_contraction(node)
+    if product is None:
+        return
+    for factor, others in ((product.left, product.n), (product.right, product.m)):
+        if product.extent(others) == 1:
+            continue
+        for view in views_of(factor):
+            large = isinstance(view, ir.Reshape) and view.type.size >= LEAST_APART
+            if large and divides(view, walk.why):
+                yield base(view), f"{label(node)} would divide positions for it again and again"
+
+
 def is_table(value: Node) -> bool:
     """Whether a value is made of constants alone: factors of Fourier transforms, which are split so
     that less is read."""
@@ -238,6 +264,18 @@ def taken_often(walk: Walk, node: Node) -> Reasons:
     if is_taken_often(node, source, walk.work[source], across):
         times = f"{walk.work[source]} operations each, {source.type.size} of them"
         yield base(source), f"{times}, of which {label(node)} takes {node.type.size}"
+
+
+def places_one_by_one(walk: Walk, node: Node) -> Reasons:
+    """Integers that tell such a scatter where to put and where to take something, as long as they
+    stay in a cache: wrapping them and holding them within bounds is most of its time."""
+    if not isinstance(node, ir.Scatter) or not puts_elements(node):
+        return
+    times = node.inputs[len(node.results)].type.size
+    for value in places_of_elements(node, walk.why):
+        work = walk.work[value]
+        if work >= PLACE_WORK and work * times >= PLACES_WORK and value.type.nbytes <= walk.near:
+            yield value, f"{work} operations each, which tell a scatter a place one by one"
 
 
 def added_across(walk: Walk, node: Node) -> Reasons:
@@ -318,13 +356,22 @@ def shared(walk: Walk, node: Node) -> Reasons:
 RULES: tuple[Callable[[Walk, Node], Reasons], ...] = (
     long_way,
     multiplied,
+    taken_apart,
     taken_often,
     factors,
     too_many_parts,
     folded,
     shared,
 )
-FOR_STRUCTURES: tuple[Callable[[Walk, Node], Reasons], ...] = (one_by_one, added_across)
+FOR_STRUCTURES: tuple[Callable[[Walk, Node], Reasons], ...] = (
+    one_by_one,
+    places_one_by_one,
+    added_across,
+)
+
+
+def near_bytes(target: Target) -> int:
+    return 0 if target.runs_grids else target.l2_bytes // 4
 
 
 def taken_as_stored(target: Target) -> Set[DType]:
