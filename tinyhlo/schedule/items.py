@@ -199,6 +199,9 @@ def one_by_one(walk: Walk, node: Node) -> Reasons:
     for child in map(base, node.inputs[count:]):
         if isinstance(child, Elementwise) and walk.work[child] >= SERIAL_WORK:
             yield child, f"{walk.work[child]} operations each, which a scatter does one by one"
+    for view in (view for child in node.inputs[count:] for view in views_of(child)):
+        if is_divided(walk, view):
+            yield base(view), "below a reshape, for which a scatter divides positions one by one"
 
 
 def long_way(walk: Walk, node: Node) -> Reasons:
@@ -243,9 +246,13 @@ def taken_apart(walk: Walk, node: Node) -> Reasons:
         if product.extent(others) == 1:
             continue
         for view in views_of(factor):
-            large = isinstance(view, ir.Reshape) and view.type.size >= LEAST_APART
-            if large and divides(view, walk.why):
+            if is_divided(walk, view):
                 yield base(view), f"{label(node)} would divide positions for it again and again"
+
+
+def is_divided(walk: Walk, view: Node) -> bool:
+    large = isinstance(view, ir.Reshape) and view.type.size >= LEAST_APART
+    return large and divides(view, walk.why)
 
 
 def is_table(value: Node) -> bool:

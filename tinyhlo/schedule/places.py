@@ -82,8 +82,8 @@ def divides(reshape: Reshape, stored: Container[Node]) -> bool:
         if node in stored or is_in_memory(node) or is_reduced(node) or isinstance(node, Constant):
             continue
         if isinstance(node, (Slice, Pad)):
-            (source,) = node.inputs
-            if any(node.shape[axis] != source.shape[axis] for axis in inner):
+            source = node.inputs[0].shape
+            if any(node.shape[axis] != source[axis] for axis in inner):
                 return True
         elif isinstance(node, Expand):
             if node.inputs[0].type.size > 1:
