@@ -15,11 +15,10 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence, Se
 from dataclasses import field
 
 from tinyhlo.ir import graph as ir
-from tinyhlo.ir.contraction import find_contraction, is_exact_cast, varies
-from tinyhlo.ir.dtypes import BF16, F16, DType
+from tinyhlo.ir.contraction import find_contraction, varies
+from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import VIEWS, Elementwise, Graph, Node
 from tinyhlo.ir.joining import is_joined
-from tinyhlo.ir.ops import Op
 from tinyhlo.ir.printer import label
 from tinyhlo.ir.transform import find_transform
 from tinyhlo.ir.views import below_views, has_own_axes, views_of
@@ -27,9 +26,9 @@ from tinyhlo.ir.walks import Users, reachable, users_of
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.across import across_others, crosses, repeated_across
 from tinyhlo.schedule.columns import extents
+from tinyhlo.schedule.factors import narrowest, operands, taken_as_stored
 from tinyhlo.schedule.joined import MANY_PARTS, count_parts, has_many_parts, read_by_windows
-from tinyhlo.schedule.passes.planes import FEW_PRODUCTS
-from tinyhlo.schedule.places import divides, places_of_elements, puts_elements
+from tinyhlo.schedule.places import divides, is_of_floats, places_of_elements, puts_elements
 from tinyhlo.schedule.values import (
     STRUCTURES,
     base,
@@ -45,7 +44,7 @@ from tinyhlo.schedule.values import (
     own_work,
     takes_rows,
 )
-from tinyhlo.target import MATRICES, Target
+from tinyhlo.target import Target
 
 SHARED_WORK = 8  # a value used twice is stored when computing it again costs this much an element
 SHARED_HALF = 64  # and one of which a half is used twice: a key of two that a hash made
@@ -251,8 +250,9 @@ def taken_apart(walk: Walk, node: Node) -> Reasons:
 
 
 def is_divided(walk: Walk, view: Node) -> bool:
-    large = isinstance(view, ir.Reshape) and view.type.size >= LEAST_APART
-    return large and divides(view, walk.why)
+    if not isinstance(view, ir.Reshape) or view.type.size < LEAST_APART:
+        return False
+    return divides(view, walk.why)
 
 
 def is_table(value: Node) -> bool:
@@ -275,13 +275,15 @@ def taken_often(walk: Walk, node: Node) -> Reasons:
 
 def places_one_by_one(walk: Walk, node: Node) -> Reasons:
     """Integers that tell such a scatter where to put and where to take something, as long as they
-    stay in a cache: wrapping them and holding them within bounds is most of its time."""
-    if not isinstance(node, ir.Scatter) or not puts_elements(node):
+    stay in a cache: wrapping them and holding them within bounds is most of its time. Those of
+    floats take longer than memory does."""
+    if not isinstance(node, ir.Scatter) or not puts_elements(node) or not walk.near:
         return
     times = node.inputs[len(node.results)].type.size
     for value in places_of_elements(node, walk.why):
         work = walk.work[value]
-        if work >= PLACE_WORK and work * times >= PLACES_WORK and value.type.nbytes <= walk.near:
+        near = value.type.nbytes <= walk.near or is_of_floats(value)
+        if near and work >= PLACE_WORK and work * times >= PLACES_WORK:
             yield value, f"{work} operations each, which tell a scatter a place one by one"
 
 
@@ -378,49 +380,7 @@ FOR_STRUCTURES: tuple[Callable[[Walk, Node], Reasons], ...] = (
 
 
 def near_bytes(target: Target) -> int:
-    return 0 if target.runs_grids else target.l2_bytes // 4
-
-
-def taken_as_stored(target: Target) -> Set[DType]:
-    """Floats of 16 bits that products multiply without widening them."""
-    if any(map(target.has, MATRICES)):
-        return {BF16, F16}
-    return {BF16} if "bf16 bf16" in target.dots else set()
-
-
-def operands(node: Node, narrow: Set[DType], stored: Container[Node]) -> tuple[Node, ...]:
-    """Elementwise values that a product multiplies."""
-    product = find_contraction(node)
-    found = (product.left, product.right) if product is not None else repeated_factors(node)
-    below = (narrowest(below_views(factor), narrow, stored) for factor in found)
-    return tuple(value for value in below if isinstance(value, Elementwise))
-
-
-def repeated_factors(node: Node) -> tuple[Node, ...]:
-    """What a sum of two products at a time, as those of complex numbers are, takes many times."""
-    if not isinstance(node, ir.Reduce) or node.inputs[0].type.size <= FEW_PRODUCTS:
-        return ()
-    terms = below_views(node.inputs[0], (ir.Permute,))
-    if not isinstance(terms, Elementwise) or terms.op not in (Op.ADD, Op.SUB):
-        return ()
-    products = terms.inputs
-    if not all(isinstance(each, Elementwise) and each.op is Op.MUL for each in products):
-        return ()
-    return tuple(f for each in products for f in each.inputs if isinstance(f, ir.Expand))
-
-
-def narrowest(node: Node, narrow: Set[DType], stored: Container[Node]) -> Node:
-    """What is stored for a value: exact casts of integers, of `narrow` floats (products take them
-    as they are) and of what is in memory anyway are left to its readers. That is fewer bytes, and
-    integers keep their known bounds."""
-    node = base(node)
-    while is_exact_cast(node):
-        inner = below_views(node.inputs[0])
-        small = inner.dtype.is_integer or inner.dtype in narrow
-        if not (small or inner in stored or is_leaf(inner) or is_structure_value(inner)):
-            return node
-        node = inner
-    return node
+    return 0 if target.runs_grids else target.l2_bytes // 2
 
 
 def transform_views(node: Node) -> tuple[Node, ...]:

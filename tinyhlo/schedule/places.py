@@ -10,6 +10,7 @@ from collections.abc import Container, Iterator, Sequence
 
 from tinyhlo.ir.contraction import varies
 from tinyhlo.ir.graph import (
+    VIEWS,
     Constant,
     Elementwise,
     Expand,
@@ -60,6 +61,16 @@ def places_of_elements(scatter: Scatter, stored: Container[Node]) -> Iterator[No
         if node is scatter or isinstance(node, Gather):
             values = (below_views(where, ARRANGED) for where in places_given(node))
             yield from (value for value in values if isinstance(value, Elementwise))
+
+
+def is_of_floats(value: Node) -> bool:
+    """Whether arithmetic rounds floats to integers: which of those are too large for one, or none
+    at all, is asked of each by itself where there are no vectors."""
+    inside = reachable([value], lambda n: n.inputs if isinstance(n, (Elementwise, *VIEWS)) else ())
+    return any(
+        isinstance(n, Elementwise) and n.dtype.is_integer and n.inputs[-1].dtype.is_float
+        for n in inside
+    )
 
 
 def divides(reshape: Reshape, stored: Container[Node]) -> bool:
