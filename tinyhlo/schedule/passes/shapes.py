@@ -18,6 +18,7 @@ from tinyhlo.schedule.places import divides
 from tinyhlo.schedule.values import base, is_leaf
 
 LEAST_ELEMENTS = 1 << 10  # of fewer, no time is won
+LEAST_ROW = 8  # elements along the last axis: along shorter rows, vectors are few
 
 
 def in_own_shape(graph: Graph) -> Graph:
@@ -27,34 +28,38 @@ def in_own_shape(graph: Graph) -> Graph:
     if not has_control_flow(nodes) and not any(map(can_divide, nodes)):
         return graph
 
-    def is_divided(node: Node) -> bool:
-        if not can_divide(node):
-            return False
-        if node not in known:
-            assert isinstance(node, Reshape)
-            known[node] = divides(node, ())
-        return known[node]
+    def shape_of_work(inputs: list[Node]) -> Shape | None:
+        """The shape of what the first operand that positions are divided for is a reshape of."""
+        for value in filter(can_divide, inputs):
+            assert isinstance(value, Reshape)
+            if value not in known:
+                known[value] = divides(value, ())
+            if known[value]:
+                return value.inputs[0].shape
+        return None
 
     def placed(node: Node, inputs: list[Node]) -> Node:
-        if isinstance(node, Elementwise) and node.type.size >= LEAST_ELEMENTS:
-            divided = [value for value in inputs if is_divided(value)]
-            if divided:
-                shape = divided[0].inputs[0].shape
-                before = [in_shape(value, shape) for value in inputs]
-                work = [value for value in before if value is not None]
-                if len(work) == len(before):
-                    done = step(build.elementwise(node.op, *work, dtype=node.dtype))
-                    found = build.reshape(done, node.shape)
-                    known[found] = True
-                    return found
-        found = rebuild(node, inputs, in_own_shape)
-        return found if found is node else step(found)
+        work = isinstance(node, Elementwise) and node.type.size >= LEAST_ELEMENTS
+        shape = shape_of_work(inputs) if work else None
+        before = [] if shape is None else [in_shape(value, shape) for value in inputs]
+        if not before or None in before:
+            found = rebuild(node, inputs, in_own_shape)
+            return found if found is node else step(found)
+        assert isinstance(node, Elementwise)
+        operands = [value for value in before if value is not None]
+        found = build.reshape(
+            step(build.elementwise(node.op, *operands, dtype=node.dtype)), node.shape
+        )
+        known[found] = True
+        return found
 
     return graph.mapped(placed)
 
 
 def can_divide(node: Node) -> bool:
-    return isinstance(node, Reshape) and node.type.size >= LEAST_ELEMENTS
+    if not isinstance(node, Reshape) or node.type.size < LEAST_ELEMENTS:
+        return False
+    return node.inputs[0].shape[-1] >= LEAST_ROW
 
 
 def in_shape(value: Node, shape: Shape) -> Node | None:
