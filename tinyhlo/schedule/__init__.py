@@ -6,6 +6,8 @@ passes/          changes of the graph before kernels are chosen: what is compute
 values           what a value is to memory
 items            values that are worth a kernel's result, and why
 joined           values that are one of several by their position
+factors          what products multiply
+places           where kernels read and write: places that are data, positions that are divided
 across           values that lie across others, turned once
 access           at which indices a value is read
 clusters         items that share a kernel, and merging two

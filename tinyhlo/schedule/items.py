@@ -15,11 +15,10 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence, Se
 from dataclasses import field
 
 from tinyhlo.ir import graph as ir
-from tinyhlo.ir.contraction import find_contraction, is_exact_cast, varies
-from tinyhlo.ir.dtypes import BF16, F16, DType
+from tinyhlo.ir.contraction import find_contraction, varies
+from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import VIEWS, Elementwise, Graph, Node
 from tinyhlo.ir.joining import is_joined
-from tinyhlo.ir.ops import Op
 from tinyhlo.ir.printer import label
 from tinyhlo.ir.transform import find_transform
 from tinyhlo.ir.views import below_views, has_own_axes, views_of
@@ -27,8 +26,9 @@ from tinyhlo.ir.walks import Users, reachable, users_of
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.across import across_others, crosses, repeated_across
 from tinyhlo.schedule.columns import extents
+from tinyhlo.schedule.factors import narrowest, operands, taken_as_stored
 from tinyhlo.schedule.joined import MANY_PARTS, count_parts, has_many_parts, read_by_windows
-from tinyhlo.schedule.passes.planes import FEW_PRODUCTS
+from tinyhlo.schedule.places import divides, is_of_floats, places_of_elements, puts_elements
 from tinyhlo.schedule.values import (
     STRUCTURES,
     base,
@@ -44,7 +44,7 @@ from tinyhlo.schedule.values import (
     own_work,
     takes_rows,
 )
-from tinyhlo.target import MATRICES, Target
+from tinyhlo.target import Target
 
 SHARED_WORK = 8  # a value used twice is stored when computing it again costs this much an element
 SHARED_HALF = 64  # and one of which a half is used twice: a key of two that a hash made
@@ -53,8 +53,10 @@ MULTIPLIED_WORK = 10  # a dearer value is stored before a view repeats it
 LARGE_WORK, LARGE_SIZE, TIMES_REPEATED = 3, 1 << 12, 32
 OVERLAP = 1.5  # times: windows that have fewer elements than that repeat next to nothing
 TURNED = (ir.Reshape, ir.Barrier, ir.Permute, ir.Flip)  # the same elements in another order
+LEAST_APART = 1 << 8  # elements that a product reads through a reshape that is no view of memory
 MANY_ROWS = 1 << 14  # elements of updates that are turned before
 SERIAL_WORK = 24  # and one that a scatter would compute without vectors
+PLACE_WORK, PLACES_WORK = 3, 1 << 15  # and of places that it needs: for each, and all in all
 # Operations one after the other in one kernel. Longer code is no faster, and what LLVM needs for it
 # grows: pieces of one length are often equal and then compiled once.
 LONGEST_CHAIN = 1024
@@ -83,6 +85,7 @@ class Walk:
     users: Users
     meeting: Mapping[Node, Node]  # of each value, where all its uses flow together
     narrow: Set[DType]  # floats that products take as they are
+    near: int  # bytes that a core reads again from its own caches; none where loops are grids
     inlined: Set[Node]  # views that repeat values which are computed once all the same
     why: dict[Node, str]  # items so far
     apart: set[Node] = field(default_factory=set)
@@ -108,11 +111,18 @@ def find_items(graph: Graph, target: Target) -> Items:
             why.setdefault(value, reason)
     for value in read_by_windows(nodes, users):
         why.setdefault(value, "joined, and read by many slices")
-    walk = Walk(users, meeting_points(nodes, users, why), taken_as_stored(target), inlined, why)
+    walk = Walk(
+        users,
+        meeting_points(nodes, users, why),
+        taken_as_stored(target),
+        near_bytes(target),
+        inlined,
+        why,
+    )
     walk_through(walk, nodes)
     if walk.cut:  # what flowed together is apart there
         meeting = meeting_points(nodes, users, why)
-        walk = Walk(users, meeting, walk.narrow, inlined, why, walk.apart)
+        walk = Walk(users, meeting, walk.narrow, walk.near, inlined, why, walk.apart)
         walk_through(walk, nodes)
     for value in tuple(across_others(nodes, why.keys(), target)):
         walk.apart.add(value)
@@ -188,6 +198,9 @@ def one_by_one(walk: Walk, node: Node) -> Reasons:
     for child in map(base, node.inputs[count:]):
         if isinstance(child, Elementwise) and walk.work[child] >= SERIAL_WORK:
             yield child, f"{walk.work[child]} operations each, which a scatter does one by one"
+    for view in (view for child in node.inputs[count:] for view in views_of(child)):
+        if is_divided(walk, view):
+            yield base(view), "below a reshape, for which a scatter divides positions one by one"
 
 
 def long_way(walk: Walk, node: Node) -> Reasons:
@@ -222,6 +235,26 @@ def multiplied(walk: Walk, node: Node) -> Reasons:
         yield base(source), f"{label(node)} would take its positions apart again and again"
 
 
+def taken_apart(walk: Walk, node: Node) -> Reasons:
+    """What a product reads through a reshape that its positions are taken apart for, one by one and
+    again for each row."""
+    product = find_contraction(node)
+    if product is None:
+        return
+    for factor, others in ((product.left, product.n), (product.right, product.m)):
+        if product.extent(others) == 1:
+            continue
+        for view in views_of(factor):
+            if is_divided(walk, view):
+                yield base(view), f"{label(node)} would divide positions for it again and again"
+
+
+def is_divided(walk: Walk, view: Node) -> bool:
+    if not isinstance(view, ir.Reshape) or view.type.size < LEAST_APART:
+        return False
+    return divides(view, walk.why)
+
+
 def is_table(value: Node) -> bool:
     """Whether a value is made of constants alone: factors of Fourier transforms, which are split so
     that less is read."""
@@ -238,6 +271,20 @@ def taken_often(walk: Walk, node: Node) -> Reasons:
     if is_taken_often(node, source, walk.work[source], across):
         times = f"{walk.work[source]} operations each, {source.type.size} of them"
         yield base(source), f"{times}, of which {label(node)} takes {node.type.size}"
+
+
+def places_one_by_one(walk: Walk, node: Node) -> Reasons:
+    """Integers that tell such a scatter where to put and where to take something, as long as they
+    stay in a cache: wrapping them and holding them within bounds is most of its time. Those of
+    floats take longer than memory does."""
+    if not isinstance(node, ir.Scatter) or not puts_elements(node) or not walk.near:
+        return
+    times = node.inputs[len(node.results)].type.size
+    for value in places_of_elements(node, walk.why):
+        work = walk.work[value]
+        near = value.type.nbytes <= walk.near or is_of_floats(value)
+        if near and work >= PLACE_WORK and work * times >= PLACES_WORK:
+            yield value, f"{work} operations each, which tell a scatter a place one by one"
 
 
 def added_across(walk: Walk, node: Node) -> Reasons:
@@ -318,55 +365,22 @@ def shared(walk: Walk, node: Node) -> Reasons:
 RULES: tuple[Callable[[Walk, Node], Reasons], ...] = (
     long_way,
     multiplied,
+    taken_apart,
     taken_often,
     factors,
     too_many_parts,
     folded,
     shared,
 )
-FOR_STRUCTURES: tuple[Callable[[Walk, Node], Reasons], ...] = (one_by_one, added_across)
+FOR_STRUCTURES: tuple[Callable[[Walk, Node], Reasons], ...] = (
+    one_by_one,
+    places_one_by_one,
+    added_across,
+)
 
 
-def taken_as_stored(target: Target) -> Set[DType]:
-    """Floats of 16 bits that products multiply without widening them."""
-    if any(map(target.has, MATRICES)):
-        return {BF16, F16}
-    return {BF16} if "bf16 bf16" in target.dots else set()
-
-
-def operands(node: Node, narrow: Set[DType], stored: Container[Node]) -> tuple[Node, ...]:
-    """Elementwise values that a product multiplies."""
-    product = find_contraction(node)
-    found = (product.left, product.right) if product is not None else repeated_factors(node)
-    below = (narrowest(below_views(factor), narrow, stored) for factor in found)
-    return tuple(value for value in below if isinstance(value, Elementwise))
-
-
-def repeated_factors(node: Node) -> tuple[Node, ...]:
-    """What a sum of two products at a time, as those of complex numbers are, takes many times."""
-    if not isinstance(node, ir.Reduce) or node.inputs[0].type.size <= FEW_PRODUCTS:
-        return ()
-    terms = below_views(node.inputs[0], (ir.Permute,))
-    if not isinstance(terms, Elementwise) or terms.op not in (Op.ADD, Op.SUB):
-        return ()
-    products = terms.inputs
-    if not all(isinstance(each, Elementwise) and each.op is Op.MUL for each in products):
-        return ()
-    return tuple(f for each in products for f in each.inputs if isinstance(f, ir.Expand))
-
-
-def narrowest(node: Node, narrow: Set[DType], stored: Container[Node]) -> Node:
-    """What is stored for a value: exact casts of integers, of `narrow` floats (products take them
-    as they are) and of what is in memory anyway are left to its readers. That is fewer bytes, and
-    integers keep their known bounds."""
-    node = base(node)
-    while is_exact_cast(node):
-        inner = below_views(node.inputs[0])
-        small = inner.dtype.is_integer or inner.dtype in narrow
-        if not (small or inner in stored or is_leaf(inner) or is_structure_value(inner)):
-            return node
-        node = inner
-    return node
+def near_bytes(target: Target) -> int:
+    return 0 if target.runs_grids else target.l2_bytes // 2
 
 
 def transform_views(node: Node) -> tuple[Node, ...]:

@@ -21,6 +21,7 @@ from tinyhlo.schedule.passes.hoist import hoist
 from tinyhlo.schedule.passes.narrow import narrow
 from tinyhlo.schedule.passes.orders import in_order
 from tinyhlo.schedule.passes.planes import sum_planes
+from tinyhlo.schedule.passes.shapes import in_own_shape
 from tinyhlo.schedule.passes.sink import sink
 from tinyhlo.schedule.passes.terms import in_order_of_terms
 from tinyhlo.schedule.passes.winograd import fewer_multiplications
@@ -38,6 +39,7 @@ PASSES: dict[str, Callable[[Graph, Target], Graph]] = {
     "planes": lambda graph, target: sum_planes(graph),
     "hoist": hoist,
     "orders": lambda graph, target: in_order(graph),
+    "shapes": lambda graph, target: in_own_shape(graph),
     "sink": lambda graph, target: sink(graph),
     "terms": lambda graph, target: in_order_of_terms(graph),
     "depths": even_depths,

@@ -180,6 +180,37 @@ def test_cheap_still_values_stay() -> None:
     assert len(launches(split(program)[1])) <= 1  # the counter
 
 
+def test_places_are_wrapped_before_the_loop() -> None:
+    """A loop that gathers and scatters takes one element after the other."""
+
+    def step(x: jax.Array, s: jax.Array, d: jax.Array) -> jax.Array:
+        return jnp.zeros(300).at[d].add(x[s] * 2)
+
+    def once(x: jax.Array, s: jax.Array, d: jax.Array) -> jax.Array:
+        return lax.fori_loop(0, 5, lambda _, x: step(x, s, d), x)
+
+    def nested(x: jax.Array, s: jax.Array, d: jax.Array) -> jax.Array:
+        return lax.fori_loop(0, 5, lambda _, x: once(x + 1, s, d), x)
+
+    s, d = np.random.default_rng(0).integers(-300, 310, (2, 1000)).astype(np.int32)
+    for function in (once, nested):
+        inside, around = split(planned(function, normal(300), s, d))
+        assert sum(w.type.size == 1000 for launch in launches(around) for w in launch.writes) == 2
+        assert all(w.type.size != 1000 for launch in launches(inside) for w in launch.writes)
+
+
+def test_places_of_all_pairs_stay() -> None:
+    """They take more memory than what they are made of."""
+
+    def step(x: jax.Array, s: jax.Array) -> jax.Array:
+        return jnp.zeros(300).at[s[:, None] + 3 * s % 50].add(x[0])
+
+    s = np.random.default_rng(0).integers(0, 100, 64).astype(np.int32)
+    program = planned(lambda x, s: lax.fori_loop(0, 5, lambda _, x: step(x, s), x), normal(300), s)
+    _, around = split(program)
+    assert all(write.type.size < 64 * 64 for launch in launches(around) for write in launch.writes)
+
+
 def test_out_of_both_of_two_loops() -> None:
     def function(w: jax.Array, u: jax.Array, xs: jax.Array) -> jax.Array:
         return lax.fori_loop(0, 3, lambda _, h: h + cell(w, u, xs), jnp.zeros((10, 96)))

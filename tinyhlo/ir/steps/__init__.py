@@ -5,5 +5,6 @@ views         views of constants, of other views, of arrays side by side
 positions     iotas, and what is gathered at positions that are known
 reduces       reduces of views and of reduces, sums of one element, short scans
 scatters      updates of which each place has one
+sorts         sorts of constants
 masked        updates of which a mask takes some back
 """

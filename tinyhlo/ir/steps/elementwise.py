@@ -29,6 +29,7 @@ from tinyhlo.ir.steps.algebra import ALGEBRA, joins
 from tinyhlo.ir.steps.rewrite import rewrite
 
 MOST_FOLDED = 1024  # elements: larger constants are never computed at compile time
+MOST_COMPARED = 1 << 16  # and of which limits are found
 
 
 def algebra(node: Elementwise) -> Node | None:
@@ -65,11 +66,17 @@ def fold_constants(node: Elementwise) -> Node | None:
 
 
 def clamps(node: Elementwise) -> Node | None:
-    """Integers between constants are min(max(x, low), high), each bound once.
+    """Integers between constants are min(max(x, low), high), each bound once, and neither that
+    they keep anyway.
 
     In the other order ptxas up to 13.0 takes max(min(x, 7), 0) == 7 to be true on sm_90, whatever x
     is (docs/decisions/0052)."""
-    match bounded(node):
+    found = bounded(node)
+    if found is not None:
+        (least, most), bound = limits(found[0]), found[1]
+        if least >= bound if node.op is Op.MAX else most <= bound:
+            return found[0]
+    match found:
         case (Elementwise() as source, bound) if (inner := bounded(source)) is not None:
             x, first = inner
         case _:
@@ -120,6 +127,8 @@ def limits(node: Node) -> tuple[int, int]:
     match node:
         case Iota(shape=shape, axis=axis) if holds_positions(node.dtype, shape[axis]):
             return 0, max(shape[axis] - 1, 0)
+        case Constant(value=known) if 0 < known.size <= MOST_COMPARED and known.dtype.kind in "iu":
+            return int(known.min()), int(known.max())
         case Reshape() | Permute() | Expand() | Slice() | Flip():
             return limits(node.inputs[0])
         case Elementwise(op=Op.MIN | Op.MAX as op) if (found := bounded(node)) is not None:

@@ -9,6 +9,7 @@ complex_products of matrices: one product of real ones, twice as deep and twice 
 planes           products of complex numbers: one sum a plane, where tiles are worse
 hoist            work that leaves loops; `lift` finds it, `panels` lays matrices out for them
 orders           products in the order in which they are read
+shapes           work on what a reshape shows, in the shape of what is reshaped
 sink             values turned once, before the work on them
 terms            reduces in the order in which their terms lie
 depths           products along depths that steps do not divide, in two

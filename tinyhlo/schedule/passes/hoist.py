@@ -33,9 +33,11 @@ from tinyhlo.ir.graph import (
 )
 from tinyhlo.ir.ops import TRANSCENDENTAL
 from tinyhlo.ir.simplify import rebuild, simplify
+from tinyhlo.ir.views import ARRANGED, below_views
 from tinyhlo.ir.walks import has_control_flow, reachable
 from tinyhlo.schedule.passes.lift import Lift, row_number
 from tinyhlo.schedule.passes.panels import Panels, in_panels, laid_out, product_with
+from tinyhlo.schedule.places import places_given
 from tinyhlo.schedule.program import UNKNOWN_TRIPS
 from tinyhlo.schedule.values import gathered, is_leaf, is_taken_often, own_work
 from tinyhlo.target import Target
@@ -44,6 +46,7 @@ MIN_TRIPS = 4
 MIN_DEPTH = 32  # multiply-adds that pay for an element of a product in memory
 MOST_ROWS = 16  # of one iteration: more read what they packed often enough
 MANY_TRIPS = 10 * UNKNOWN_TRIPS  # what is kept takes memory once, else time in each iteration
+LEAST_PLACES = 32  # fewer are a matter of nanoseconds
 MOST_BYTES = 64 << 20  # of a value that is kept for a loop
 
 
@@ -83,7 +86,7 @@ def hoisted(loop: Loop, target: Target) -> Loop:
     panels = in_panels(loop, lift, target) if often and not target.runs_grids else {}
     for node in stacked:
         panels.pop(node, None)
-    values = list(worth_keeping(lift))
+    values = list(dict.fromkeys((*worth_keeping(lift), *places_of(lift))))
     if not stacked and not values and not panels:
         return loop
     outside: list[Node] = [lift.value(node) for node in values]
@@ -189,13 +192,34 @@ def worth_keeping(lift: Lift) -> Iterator[Node]:
             pending += [child for child in node.inputs if child in dear]
 
 
+def places_of(lift: Lift) -> Iterator[Node]:
+    """Still integers that tell where a gather or scatter reads or writes, wrapped and held within
+    bounds. Such loops do one element after the other, so what costs nothing in vectors is most of
+    their time. And what a loop further in was given of them."""
+    for node in lift.loop.body.nodes():
+        if node in lift.still:
+            continue
+        for where in (below_views(given, ARRANGED) for given in places_given(node)):
+            if where in lift.still and isinstance(where, Elementwise) and is_read_alike(where):
+                yield where
+
+
+def is_read_alike(where: Node) -> bool:
+    """Whether to read a value takes less than to compute it, from as many elements of memory."""
+    if where.type.size < LEAST_PLACES or where.type.nbytes > MOST_BYTES or repeats(where):
+        return False
+    inside = reachable([where], below_arithmetic)
+    as_many = (node for node in inside if node.type.size >= where.type.size)
+    return work_of(where) >= 2 and any(is_leaf(n) or isinstance(n, Gather) for n in as_many)
+
+
 def work_of(value: Node) -> int:
     """Operations an element of what is computed element by element."""
+    return sum(map(own_work, reachable([value], below_arithmetic)))
 
-    def below(node: Node) -> Sequence[Node]:
-        return node.inputs if isinstance(node, (Elementwise, *VIEWS)) else ()
 
-    return sum(map(own_work, reachable([value], below)))
+def below_arithmetic(node: Node) -> Sequence[Node]:
+    return node.inputs if isinstance(node, (Elementwise, *VIEWS)) else ()
 
 
 def is_dear(node: Node) -> bool:
