@@ -98,6 +98,21 @@ def test_in_the_memory_of_an_argument_no_row_is_computed_twice(count: int) -> No
     check_kernel(*graph.results, inputs=arrays, in_place=((0, 0),))
 
 
+@pytest.mark.parametrize(("divisor", "holds"), [("number", True), ("column", False), ("row", True)])
+def test_columns_that_divide_stay_numbers(divisor: str, holds: bool) -> None:
+    shape = 4000, 5
+    x, row, column = param(0, shape, F32), param(1, (5,), F32), param(2, (4000,), F32)
+    by_row = broadcast(column, shape, (0,))
+    divisors = {
+        "number": full(3.0, shape, F32),
+        "column": broadcast(row, shape, (1,)),
+        "row": by_row,
+    }
+    quotient = elementwise(Op.DIV, x, divisors[divisor])
+    value = elementwise(Op.MUL, quotient, by_row)
+    assert is_flat(Graph((x.type, row.type, column.type), (value,))) == holds
+
+
 @pytest.mark.parametrize(("width", "holds"), [(6, True), (16, False), (20, True), (24, False)])
 def test_where_vectors_would_be_left_empty(width: int, holds: bool) -> None:
     assert is_flat(standardised(4000, width)) == holds

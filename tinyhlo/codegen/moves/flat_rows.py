@@ -92,19 +92,23 @@ def find_rows(nest: Sequence[Loop]) -> Rows | None:
     stores = tuple(s for s in columns.body if isinstance(s, Store))
     found = Rows(tuple(outer), rows.var, columns.var, stores, (), ())
     both = {rows.var, columns.var}
+
+    def is_of_column(e: Expression) -> bool:
+        return columns.var in e.free and rows.var not in e.free
+
     parts = dict.fromkeys(store.value for store in stores)
     for e in walk(parts.copy(), lambda e: e.free >= both):
         match e:
             case Load(index=where) if found.is_flat(where):
                 continue
-            case Apply(op=Op.DIV, arguments=(_, divisor)) if rows.var not in divisor.free:
-                return None  # a number for all rows: `math/reciprocals.py` does not divide by it
+            case Apply(op=Op.DIV, arguments=(_, divisor)) if is_of_column(divisor):
+                return None  # one number for all rows, whose reciprocal serves (`math/division.py`)
             case Apply(arguments=arguments):
                 parts.update(dict.fromkeys(arguments))
             case _:
                 return None
     by_row = tuple(e for e in parts if rows.var in e.free and columns.var not in e.free)
-    by_column = tuple(e for e in parts if columns.var in e.free and rows.var not in e.free)
+    by_column = tuple(filter(is_of_column, parts))
     around_all = {loop.var for loop in outer}
     if not all(found.is_flat(store.index) for store in stores) or not (by_row or by_column):
         return None
