@@ -217,3 +217,13 @@ def test_dear_terms_few_rows_and_short_sums_are_not(
     graph = Graph((x.type, y.type), (pairs(term, Op.ADD, x, y),))
     check(graph, [numbers(m, k), numbers(40, k, seed=1)], atol=1e-4)
     assert is_tiled(graph) == tiled
+
+
+@pytest.mark.parametrize("dtype", [F32, I32])
+def test_sums_of_all_columns_too_stay_as_they_are(dtype: DType) -> None:
+    """One sum over two axes, of which neither begins a sum of its own."""
+    x, y = param(0, (33, 17), dtype), param(1, (11, 17), dtype)
+    shape = (33, 11, 17)
+    terms = mul(broadcast(x, shape, (0, 2)), broadcast(y, shape, (1, 2)))
+    arrays = [(4 * numbers(*shape)).astype(dtype.numpy) for shape in ((33, 17), (11, 17))]
+    check(Graph((x.type, y.type), (reduce(Op.ADD, terms, (1, 2)),)), arrays, rtol=1e-4, atol=1e-3)

@@ -128,7 +128,9 @@ def reduce_of(body: Body) -> Loop | None:
         case [Loop(axis=Axis.REDUCE, width=1, count=None) as columns]:
             sums = sums_in(tuple(s for s in columns.body if not isinstance(s, Accumulate)))
             stores = any(isinstance(s, Store) for s in columns.body)
-            return columns if sums and not stores else None
+            own = {s.name for s in columns.body if isinstance(s, Declare)}
+            begin_there = bool(sums) and {s.name for s in sums} <= own  # and are no sums of all
+            return columns if begin_there and not stores else None
         case _:
             return None
 
