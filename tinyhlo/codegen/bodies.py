@@ -109,7 +109,7 @@ FIELDS: dict[type, Fields] = {
     Keep: Fields(values=("values", "condition"), registers=("count",), memory=("memories",)),
     TileProduct: Fields(
         values=("values",),
-        indices=("left_rows", "right_vectors", "tile_start", "ahead"),
+        indices=("left_rows", "right_vectors", "tile_vectors", "ahead"),
         memory=("left", "right", "tile"),
     ),
     HoldMatrices: Fields(),

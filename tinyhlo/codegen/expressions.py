@@ -106,6 +106,9 @@ class _Expression(Operators["Expression"], metaclass=_Interning):
         shared: Renamed = {} if done is None else done
         return substitute_expression(self, values, shared)  # type: ignore[arg-type]
 
+    def as_index(self, bounds: tuple[int, int]) -> Index:
+        return as_index(self, bounds)  # type: ignore[arg-type]
+
     def __str__(self) -> str:
         """A short stable name; `codegen/printer.py` writes expressions out."""
         return f"#{self.serial:09d}"

@@ -146,7 +146,7 @@ Place = tuple[Memory, Index]
 class TileProduct:
     """A register tile of a matrix product: for every row r and every vector v of `lanes` columns,
 
-        tile[tile_start + r*tile_row + v*lanes + lane] (+)=
+        tile[tile_vectors[v] + r*tile_row + lane] (+)=
             sum over `depth` of left[left_rows[r] + left_step]
                               * right[right_vectors[v] + right_step + lane]
 
@@ -168,7 +168,7 @@ class TileProduct:
     right_step: Index
     depth: tuple[Var, ...]
     tile: Memory
-    tile_start: Index
+    tile_vectors: tuple[Index, ...]
     tile_row: int
     lanes: int
     accumulate: bool

@@ -187,7 +187,7 @@ class _Printer:
                 self.line(f"await products, {behind} behind")
 
     def tile_product(self, m: TileProduct) -> str:
-        tile = f"{m.tile.name}[{self.index(m.tile_start)}]"
+        tile = f"{m.tile.name}[{self.index(m.tile_vectors[0])}]"
         left = f"{m.left.name}[{self.index(m.left_rows[0])} + {self.index(m.left_step)}]"
         left = f"({left} - {m.bias})" if m.bias else left
         if m.right is None:

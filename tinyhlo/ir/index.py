@@ -267,9 +267,18 @@ def substitute(
             case Remainder(dividend, modulus):
                 replaced = substitute(dividend, values, done) % modulus
             case Data(value, bounds):
-                replaced = index(Data(value.substitute(values, done), bounds))
+                replaced = value.substitute(values, done).as_index(bounds)
         result = result + replaced * coefficient
     return result
+
+
+def at_each(where: Index, var: Var) -> tuple[Index, ...]:
+    """An index for every value of a variable."""
+    stride = where.coefficient(var)
+    if stride is None:
+        return tuple(substitute(where, {var: constant(k)}) for k in range(var.extent))
+    first = substitute(where, {var: ZERO})
+    return tuple(first + k * stride for k in range(var.extent))
 
 
 def assuming(where: Index, conditions: Sequence[Condition]) -> Index:

@@ -19,7 +19,7 @@ from tinyhlo.codegen.bodies import nest_of
 from tinyhlo.codegen.expressions import Expression, index_free, index_loads
 from tinyhlo.codegen.loops import Body, Place, Store
 from tinyhlo.codegen.walks import loads_of
-from tinyhlo.ir.index import Var, constant, index, substitute
+from tinyhlo.ir.index import Var, at_each, constant, index, substitute
 from tinyhlo.target import LINE_BYTES
 
 
@@ -39,11 +39,15 @@ def memory_ahead(store: Body) -> tuple[Place, ...]:
         for memory, where in dict.fromkeys([(statement.memory, statement.index), *read])
         if not memory.local and nest[0].var in index_free(where) and not index_loads(where)
     ]
-    found: list[Place] = []
-    for point in product(*ranges, (0,)):
-        values = {loop.var: constant(k) for loop, k in zip(nest, point, strict=True)}
-        found += [(memory, substitute(where, values)) for memory, where in touched]
-    return tuple(found)
+    row, *others = (loop.var for loop in nest)
+    found: list[list[Place]] = [[] for _ in ranges[0]]
+    for point in product(*ranges[1:], (0,)):
+        values = {var: constant(k) for var, k in zip(others, point, strict=True)}
+        for memory, where in touched:
+            places = at_each(substitute(where, values), row)
+            for line, place in zip(found, places, strict=True):
+                line.append((memory, place))
+    return tuple(place for line in found for place in line)
 
 
 def next_step(

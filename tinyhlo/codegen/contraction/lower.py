@@ -70,6 +70,7 @@ from tinyhlo.ir.index import (
     Condition,
     Index,
     Var,
+    at_each,
     index,
     linear,
     substitute,
@@ -310,7 +311,7 @@ class Builder:
         return TileProduct(
             memory_of(self.left), self.row_starts(tile), left_step,
             right, self.vector_starts(panel), right_step,
-            depth, self.tile, first,
+            depth, self.tile, tuple(first + v * plan.lanes for v in range(plan.vectors)),
             plan.columns, plan.lanes, plan.steps > 1, plan.form.group, plan.form.bias,
             plan.form.deep, ahead, fetched=early, values=values, lane=lane if values else None,
         )  # fmt: skip
@@ -402,21 +403,22 @@ class Builder:
 
 
 def straight(multiply: TileProduct, store: Body) -> tuple[TileProduct, Body]:
-    """What multiplies a tile and what stores its results. Where those are the sums as they are, in
-    rows of memory, the product stores them itself, and nothing else is left to do."""
-    *_, innermost = nest = nest_of(store[0])
-    last = innermost.body[-1]
+    """What multiplies a tile and what stores its results. Where those are the sums as they are, and
+    rows lie at even distances, the product stores them itself, and nothing else is left to do."""
+    *outer, innermost = nest_of(store[0])
+    last, lane = innermost.body[-1], innermost.var
     if not (isinstance(last, Store) and isinstance(last.value, Load)):
         return multiply, store
     sums, results = last.value.index, last.index
-    strides = {sums.coefficient(loop.var): results.coefficient(loop.var) for loop in nest}
-    row = strides.pop(multiply.tile_row, multiply.tile_row)
-    same = all(here == there for here, there in strides.items())
-    along = innermost.var.extent == multiply.lanes and sums.coefficient(innermost.var) == 1
-    if row is None or not (same and along) or last.value.memory != multiply.tile:
+    strides = {sums.coefficient(loop.var): loop.var for loop in outer if loop.var.extent > 1}
+    r = strides.pop(multiply.tile_row, Var("r", 1))
+    v = strides.pop(multiply.lanes, Var("v", 1))
+    row, along = results.coefficient(r), sums.coefficient(lane)
+    whole = lane.extent == multiply.lanes and along == results.coefficient(lane) == 1
+    if row is None or strides or not whole or last.value.memory != multiply.tile:
         return multiply, store
-    start = substitute(results, {loop.var: ZERO for loop in nest})
-    return replace(multiply, tile=last.memory, tile_start=start, tile_row=row), ()
+    vectors = at_each(substitute(results, {r: ZERO, lane: ZERO}), v)
+    return replace(multiply, tile=last.memory, tile_vectors=vectors, tile_row=row), ()
 
 
 def memory_of(operand: Operand) -> Memory:

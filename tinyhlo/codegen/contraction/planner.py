@@ -410,6 +410,8 @@ class Planner:
             wanted *= PIECES_A_THREAD
         if self.streams:  # each block of rows would read all of the matrix again
             m_cuts, i = m_cuts[i : i + 1], 0
+        if wanted == 1:
+            return m_cuts[i], n_cuts[j]
         found = ways(m_cuts[i:], n_cuts[j:], batch, self.threads, wanted)
         if self.splits_columns:
             return found[-1]

@@ -95,12 +95,12 @@ class MatrixRenderer:
 
     def render(self) -> None:
         s, m = self.s, self.m
-        tile, dtype = s.address(m.tile, m.tile_start), m.tile.dtype
+        vectors, dtype = [s.address(m.tile, start) for start in m.tile_vectors], m.tile.dtype
         fetch(s, m.ahead)
         sums = [
-            s.moved(tile, stored_type(dtype), str(i * MATRIX_ROWS * m.tile_row + v * m.lanes))
+            s.moved(vector, stored_type(dtype), str(i * MATRIX_ROWS * m.tile_row))
             for i in range(len(self.rows))
-            for v in range(m.vectors)
+            for vector in vectors
         ]
         for register, place in enumerate(sums):
             if m.accumulate:

@@ -94,7 +94,7 @@ class TileRenderer:
 
     def render(self) -> None:
         s, m = self.s, self.m
-        tile = s.address(m.tile, m.tile_start)
+        tile = self.pointers(m.tile, m.tile_vectors)
         fetch(s, m.ahead)
         self.free_registers()
         totals = dict.fromkeys(self.places, "zeroinitializer")
@@ -108,13 +108,14 @@ class TileRenderer:
         self.store(tile, totals)
         s.stored()
 
-    def store(self, tile: str, totals: Mapping[Place, str]) -> None:
+    def store(self, tile: Sequence[tuple[str, int]], totals: Mapping[Place, str]) -> None:
         """The sums of each row, less what the bias added, become the tile's or are added to it."""
         m, b, size = self.m, self.b, f"align {self.dtype.itemsize}"
         for r, v in self.places:
             if r == BIAS:
                 continue
-            at = self.offset(tile, r * m.tile_row + v * m.lanes, self.dtype)
+            base, apart = tile[v]
+            at = self.offset(base, r * m.tile_row + apart, self.dtype)
             total = totals[r, v]
             if m.bias:
                 total = b.value(f"sub {self.type} {total}, {totals[BIAS, v]}")

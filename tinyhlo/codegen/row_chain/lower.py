@@ -221,7 +221,7 @@ class Builder:
             index(depth) * (sizes.columns * group),
             (depth,),
             tile,
-            start,
+            tuple(start + lane for lane in range(0, sizes.columns, sizes.lanes)),
             sizes.stride if first else sizes.columns,
             sizes.lanes,
             accumulate=taken != whole,
