@@ -12,6 +12,7 @@ The numbers were fitted to what was measured (docs/decisions/0094-chunks.md).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import gcd, prod
 
 from tinyhlo.codegen.contraction.cut import Cut
 from tinyhlo.codegen.contraction.operand import Source, box_size
@@ -70,7 +71,31 @@ class Costs:
             right = self.right_bytes(plan.n) * plan.steps or plan.n.positions * self.row_bytes
             taken = left * self.left_slots(plan.left) + right * self.right_slots
             more = taken // target.vector_bytes + self.waits(plan)
-        return issue_slots(plan, target, self.threads, more)
+        return issue_slots(plan, target, self.threads, more, self.pointers(plan))
+
+    def pointers(self, plan: Plan) -> int:
+        """To the rows of a tile: those at even distances share one, and tiles that do not overlap
+        begin at the same places of a run of such rows."""
+        run = self.run_of_rows(plan.left, plan.m.inside)
+        if run == plan.m.positions:
+            return 1
+        if plan.m.positions % plan.rows:
+            return plan.rows
+        return plan.rows // gcd(plan.rows, run)
+
+    def run_of_rows(self, use: Use, inside: Sequence[int]) -> int:
+        """Rows that lie at even distances, of such a block."""
+        source, axes = self.reading.left, self.c.m[-len(inside) :]
+        if use is Use.PACKED or source is None or not inside:
+            return prod(inside)
+        run, flat = inside[-1], source.flat()
+        if use is Use.IN_PLACE:
+            for outer in range(len(inside) - 2, -1, -1):
+                step = flat.coefficient(axes[outer + 1]) * self.reading.shape[axes[outer + 1]]
+                if flat.coefficient(axes[outer]) != step:
+                    break
+                run *= inside[outer]
+        return run
 
     def waits(self, plan: Plan) -> int:
         """Slots that a chunk waits for lines of results which another thread writes beside it, or

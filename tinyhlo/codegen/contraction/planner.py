@@ -23,6 +23,7 @@ from tinyhlo.codegen.contraction.reading import FEW_ROWS, REUSE, Reading, shares
 from tinyhlo.codegen.contraction.tiles import (
     CHUNKS_A_THREAD,
     MIN_SUMS,
+    even_rows,
     matrix_tiles,
     stays_near,
     tiles,
@@ -163,6 +164,9 @@ class Planner:
         found = [
             (r, min(v, most)) for r, v in tiles(m, self.target, self.form.bias, self.of_halves)
         ]
+        run = self.costs.run_of_rows(self.left, [self.shape[axis] for axis in self.c.m])
+        if run < m:
+            found += [(even_rows(r, m, run), v) for r, v in found]
         if self.left is Use.IN_PLACE and self.reading.rows_share_sets():
             found = [(r, v) for r, v in found if r <= MOST_SHARING] or found
         return dict.fromkeys(found)

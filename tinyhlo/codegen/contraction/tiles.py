@@ -11,6 +11,7 @@ The numbers were fitted to what was measured (docs/decisions/0041-tiles.md).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import gcd
 
 from tinyhlo.codegen.contraction.plan import Plan, Use
 from tinyhlo.numbers import ceil_div, round_up
@@ -26,6 +27,8 @@ MATRIX_SLOTS = 64  # that such a tile takes besides
 FAST_TILES = ((4, 4), (6, 4), (9, 3), (14, 2), (10, 2))  # of processors that outrun their caches
 HALF_TILES = ((9, 3), (4, 5))  # of half vectors, of which columns fill an odd number
 LATE = {Use.PACKED: 1, Use.IN_PLACE: 5}  # half slots of a vector that is beyond L1, there
+POINTERS = 12  # to rows that registers hold beside those to the columns and what loops count
+POINTER_SLOTS = 6  # that a tile takes for each
 MIN_SUMS = 8  # accumulators that hide the latency of a multiply-add
 TILE_SLOTS, STORE_SLOTS = 10, 3  # that a tile takes besides its products, and each of its sums
 CHUNKS_A_THREAD = 8  # so that one on a slow core can take fewer
@@ -47,6 +50,13 @@ def tiles(m: int, target: Target, bias: int = 0, halves: bool = False) -> Iterat
         yield ceil_div(m, ceil_div(m, most)), vectors
 
 
+def even_rows(most: int, positions: int, run: int) -> int:
+    """So many rows, or fewer, as start at the fewest places: those within a `run` lie at even
+    distances, and tiles begin at the same places in it where they do not overlap."""
+    fitting = [rows for rows in range(most, most // 2, -1) if positions % rows == 0]
+    return min(fitting, key=lambda rows: rows // gcd(rows, run), default=most)
+
+
 def matrix_tiles(m: int, vectors: int) -> Iterator[tuple[int, int]]:
     """(rows, vectors) of tiles that are made of matrices, for no more than so many of either. Their
     registers are eight: for sums, for a row of matrices on the right and for one or two on the
@@ -63,26 +73,29 @@ def matrix_slots(rows: int, vectors: int, depth: int) -> int:
     return point * depth + MATRIX_SLOTS
 
 
-def tile_slots(rows: int, vectors: int, depth: int, target: Target, late: int = 0) -> int:
+def tile_slots(
+    rows: int, vectors: int, depth: int, target: Target, late: int = 0, pointers: int = 1
+) -> int:
     """Of a tile, in multiply-adds of a vector: a load takes as long as one, both run side by side.
-    A processor that outruns its caches waits half as long for each number that it broadcasts, and
-    `late` halves for a vector."""
+    `pointers` to the rows that find no register are loads, too. A processor that outruns its caches
+    waits half as long for each number that it broadcasts, and `late` halves for a vector."""
     sums = rows * vectors
-    point = max(sums, rows + vectors, MIN_SUMS)
+    point = max(sums, rows + vectors + max(pointers - POINTERS, 0), MIN_SUMS)
     if target.outruns_caches:
         point += (rows + late * vectors) // 2
-    return point * depth + TILE_SLOTS + STORE_SLOTS * sums
+    return point * depth + TILE_SLOTS + STORE_SLOTS * sums + POINTER_SLOTS * (pointers - 1)
 
 
-def issue_slots(plan: Plan, target: Target, threads: int, more: int = 0) -> int:
-    """Of all chunks, as if each thread had as many; each takes so many `more`."""
+def issue_slots(plan: Plan, target: Target, threads: int, more: int = 0, pointers: int = 1) -> int:
+    """Of all chunks, as if each thread had as many; each takes so many `more`, and a tile so many
+    `pointers` to its rows."""
     rows = plan.rows + (1 if plan.form.bias else 0)
     depth = plan.steps * ceil_div(plan.depth, plan.form.unit)
     late = 0 if stays_near(plan, target) else LATE.get(plan.right, 0)
     if plan.form.of_matrices:
         tile = matrix_slots(rows, plan.vectors, depth)
     else:
-        tile = tile_slots(rows, plan.vectors, depth, target, late)
+        tile = tile_slots(rows, plan.vectors, depth, target, late, pointers)
     count = (plan.block_tiles if plan.shared else plan.row_tiles) * plan.panels
     few = plan.chunks < CHUNKS_A_THREAD * threads
     return (round_up(plan.chunks, threads) if few else plan.chunks) * (count * tile + more)
