@@ -55,8 +55,13 @@ class Reading:
         if self.reuse(source, self.c.m) >= REUSE:
             staged = Use.STAGED if self.window_is_near(source) else Use.PACKED
             return Use.IN_PLACE if usable else staged
-        near = step == 1 or step * self.form.itemsize <= NEAR_ROWS
-        return Use.IN_PLACE if usable and near else Use.PACKED
+        if usable and step * self.form.itemsize <= NEAR_ROWS:
+            return Use.IN_PLACE
+        return Use.STAGED if step == 1 and self.is_near(source) else Use.PACKED
+
+    def is_near(self, source: Source) -> bool:
+        """Whether half of L2 holds all of it."""
+        return source.node.type.size * self.form.itemsize <= self.target.l2_bytes // 2
 
     def is_stored(self, source: Source, dtype: DType) -> bool:
         """Whether memory holds the operand in the type in which it is multiplied."""
