@@ -69,7 +69,8 @@ def as_read(nodes: Sequence[Node], users: Users, kept: set[Node]) -> Orders:
 def is_wanted(permute: Permute, users: Users, kept: set[Node]) -> bool:
     """Whether a product, or what keeps its order, is needed in the order of `permute` alone."""
     value, last = permute.inputs[0], len(permute.order) - 1
-    if permute.order[-1] != last and read_by_products(permute, users, kept):
+    turned, divided = permute.order[-1] != last, is_divided(permute, users)
+    if turned and not divided and read_by_products(permute, users, kept):
         return False
     if value in kept or not all(
         (isinstance(user, Permute) and user.order == permute.order) or is_total(user, users, kept)
@@ -80,8 +81,30 @@ def is_wanted(permute: Permute, users: Users, kept: set[Node]) -> bool:
         value = value.inputs[0]
         if value in kept or len(users[value]) > 1:
             return False
-    product = find_contraction(value)
+    if is_plane(value):
+        alone = all(one not in kept and len(users[one]) == 1 for one in value.inputs)
+        return divided and alone
+    return is_matrix(value)
+
+
+def is_matrix(node: Node) -> bool:
+    product = find_contraction(node)
     return product is not None and bool(product.m and product.n)
+
+
+def is_plane(node: Node) -> bool:
+    """Whether a node is a sum or a difference of two products, as each plane of a complex one."""
+    match node:
+        case Elementwise(op=Op.ADD | Op.SUB, inputs=(one, other)):
+            return is_matrix(one) and is_matrix(other)
+        case _:
+            return False
+
+
+def is_divided(permute: Permute, users: Users) -> bool:
+    """Whether all that reads it joins axes that it puts side by side, or parts of them: positions
+    would be divided by their extents at each element."""
+    return all(isinstance(user, Reshape) and None in steps_of(user) for user in users[permute])
 
 
 def keeps_order(node: Node) -> bool:
@@ -162,7 +185,8 @@ def is_total(node: Node, users: Users, kept: set[Node]) -> bool:
 def with_axes(value: Node, order: Sequence[int]) -> Node:
     """A product, or what keeps the order of one, with its axes in another order."""
     if isinstance(value, Elementwise):
-        return build.cast(with_axes(value.inputs[0], order), value.dtype)
+        inputs = (with_axes(child, order) for child in value.inputs)
+        return build.elementwise(value.op, *inputs, dtype=value.dtype)
     if isinstance(value, Reshape):
         inner = value.inputs[0].shape
         axis_of = dict(zip(long_axes(value.shape), long_axes(inner), strict=True))
