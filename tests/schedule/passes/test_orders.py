@@ -161,3 +161,26 @@ def test_a_product_that_others_read_has_the_order_that_they_ask_for(
 ) -> None:
     before, after = graphs(function)
     assert products(after) == products(as_it_is_read(before))
+
+
+def gates(state: jax.Array, gate: jax.Array) -> jax.Array:
+    """The same gate on every two neighbours of 12 qubits."""
+    for qubit in range(11):
+        state = jnp.einsum("ab,ibj->iaj", gate, state.reshape(2**qubit, 4, -1))
+    return state.reshape(-1)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "c8"])
+def test_a_product_is_turned_before_a_reshape_goes_across_it(dtype: str) -> None:
+    """Its reader would divide each position by the extents of what the reshape joins. Both planes
+    of a complex one are."""
+    phase = np.asarray(1 - 0.2j if dtype == "c8" else 1).astype(dtype)
+    state, gate = normal(4096) * phase, normal(4, 4) * phase
+    module = jax.jit(gates).lower(state, gate).as_text()
+    graph = simplify(import_module(module).graph)
+    last = [tuple(n for n in (2**k, 1024 >> k, 4) if n > 1) for k in range(11)]
+    inside = [tuple(n for n in (2**k, 4, 1024 >> k) if n > 1) for k in range(11)]
+    assert set(long_products(graph)) == set(last)
+    assert set(long_products(in_order(graph))) == set(inside)
+    (found,) = compile_module(module, Config())(state, gate)
+    np.testing.assert_allclose(found, gates(state, gate), rtol=2e-3, atol=2e-3)
