@@ -23,6 +23,7 @@ from tinyhlo.codegen.contraction.reading import FEW_ROWS, REUSE, Reading, shares
 from tinyhlo.codegen.contraction.tiles import (
     CHUNKS_A_THREAD,
     MIN_SUMS,
+    POINTERS,
     even_rows,
     matrix_tiles,
     stays_near,
@@ -166,7 +167,7 @@ class Planner:
         ]
         run = self.costs.run_of_rows(self.left, [self.shape[axis] for axis in self.c.m])
         if run < m:
-            found += [(even_rows(r, m, run), v) for r, v in found]
+            found += [(even_rows(r, m, run), v) for r, v in found if r > POINTERS]
         if self.left is Use.IN_PLACE and self.reading.rows_share_sets():
             found = [(r, v) for r, v in found if r <= MOST_SHARING] or found
         return dict.fromkeys(found)
