@@ -49,9 +49,7 @@ def test_sums_that_are_results_are_stored_by_the_product(m: int, n: int, process
     loops = lowered(graph, named_target(processor, threads=1))
     product = tile_of(loops)
     assert product.tile == loops.writes[0] and product.tile_row == n
-    assert not any(
-        isinstance(s, Store) and s.memory == product.tile for s in below(loops.body)
-    )
+    assert not any(isinstance(s, Store) and s.memory == product.tile for s in below(loops.body))
 
 
 def test_sums_that_are_changed_are_stored_after_the_product() -> None:
