@@ -4,6 +4,10 @@ found along one axis after the other.
 reduce_window add, window [3], padding 1  ->  Reduce(ADD, Window(Pad(x)), window axis)
 window [n], padding (n-1, 0)              ->  Scan(ADD)
 reduce_window max, window [7, 7]          ->  Reduce(MAX, Window(Reduce(MAX, Window(x))))
+
+An initial value counts once in each window, as in XLA (but for its long running sums); by the text
+of StableHLO it would once more for each place of padding, which differs where it changes what it is
+combined with (-inf and -inf give a NaN in a sum of complex logarithms).
 """
 
 from __future__ import annotations
@@ -27,19 +31,23 @@ from tinyhlo.import_stablehlo.walker import Rule, Scope, Value
 from tinyhlo.ir.build import (
     broadcast,
     cast,
+    full,
     iota,
     map_region,
     pad,
+    param,
     reshape,
+    scalar,
     scan,
     slice_,
     where,
     window,
 )
-from tinyhlo.ir.dtypes import index_dtype
+from tinyhlo.ir.dtypes import BOOL, index_dtype
 from tinyhlo.ir.graph import Graph, Node, TensorType
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.joining import padded
+from tinyhlo.ir.meaning import identity
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.scalars import is_scalar
 from tinyhlo.records import dataclass
@@ -55,6 +63,11 @@ class Windows:
     window_dilation: tuple[int, ...]
     low: tuple[int, ...]
     high: tuple[int, ...]
+
+    @property
+    def are_padded(self) -> bool:
+        """Whether some hold places that are no elements."""
+        return max((*self.low, *self.high, *(gap - 1 for gap in self.base_dilation))) > 0
 
     def slide(self, source: Node, fill: Node) -> tuple[Node, tuple[int, ...]]:
         """(padded source with the windows of extent > 1 as new last axes, those new axes)."""
@@ -110,17 +123,57 @@ def reduce_window(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -
     values = as_params(operation.regions[0].types, operation.operand_types, inputs)
     sources, initials = values[:count], values[count:]
     windows = windows_of(operation.attributes, operation.attributes["window_dimensions"])
+    monoids = monoids_of(combiner)
     cumulative = cumulative_axis(windows, sources[0].shape)
     if cumulative is not None:
         scanned = scan_arrays(sources, initials, cumulative, combiner)
         if scanned is not None:
             return scanned
-    if monoids_of(combiner) in ([Op.MAX], [Op.MIN]):
+    if monoids in ([Op.MAX], [Op.MIN]):
         extremes = axis_by_axis(sources[0], initials[0], windows, combiner)
         if extremes is not None:
             return [extremes]
-    slid = [windows.slide(x, fill) for x, fill in zip(sources, initials, strict=True)]
+    if windows.are_padded and monoids is None and not stays(initials, combiner):
+        found = reduce_inside(sources, initials, windows, combiner)
+        if found is not None:
+            return found
+    ops = monoids or [None] * count
+    fills = (fill_of(*pair) for pair in zip(ops, initials, strict=True))
+    slid = [windows.slide(x, fill) for x, fill in zip(sources, fills, strict=True)]
     return reduce_arrays([node for node, _ in slid], initials, slid[0][1], combiner)
+
+
+def fill_of(op: Op | None, initial: Node) -> Node:
+    """What padding holds that leaves a window as it is: the identity of a monoid, or a value that
+    stays what it is when combined with itself."""
+    if op is None or is_idle(op, initial):
+        return initial
+    return scalar(identity(op, initial.dtype), initial.dtype)
+
+
+def reduce_inside(
+    sources: Sequence[Node], initials: Sequence[Node], windows: Windows, combiner: Graph
+) -> Sequence[Node] | None:
+    """Windows of which only elements inside of the arrays are combined; None where the combiner is
+    no function of scalars."""
+    count = len(sources)
+    types = [*(x.dtype for x in sources), BOOL] * 2
+    params = [param(k, (), dtype) for k, dtype in enumerate(types)]
+    (*one, has_one), (*other, has_other) = params[: count + 1], params[count + 1 :]
+    both = map_region(combiner, (*one, *other), ())
+    if both is None:
+        return None
+    chosen = (
+        where(has_one & has_other, new, where(has_one, x, y))
+        for new, x, y in zip(both, one, other, strict=True)
+    )
+    region = Graph(tuple(node.type for node in params), (*chosen, has_one | has_other))
+    inside = full(True, sources[0].shape, BOOL)
+    fills = [*initials, scalar(False, BOOL)]
+    pairs = zip((*sources, inside), fills, strict=True)
+    slid = [windows.slide(x, fill) for x, fill in pairs]
+    starts = (*initials, scalar(True, BOOL))
+    return reduce_arrays([node for node, _ in slid], starts, slid[0][1], region)[:count]
 
 
 SCRATCH = 8  # taps that an element between two axes takes as long as, written and read again
@@ -178,12 +231,9 @@ def scan_arrays(
     sources: Sequence[Node], initials: Sequence[Node], along: Cumulative, combiner: Graph
 ) -> Sequence[Node] | None:
     """A cumulative reduction; None when plain windows are to be reduced: because they are short,
-    the initial value counts more than once, or the combiner is not a function of scalars only."""
+    or the combiner is not a function of scalars only."""
     monoids = monoids_of(combiner)
     if monoids is not None:
-        # windows at the edge meet the initial value once for each place of padding
-        if not all(map(is_idle, monoids, initials)):
-            return None
         scans = [
             scan(op, widen(op, source), along.axis, along.reverse)
             for op, source in zip(monoids, sources, strict=True)
@@ -193,7 +243,7 @@ def scan_arrays(
             for op, wide, initial, source in zip(monoids, scans, initials, sources, strict=True)
         ]
     shape = sources[0].shape
-    if shape[along.axis] <= SHORT_SCAN or not stays(initials, combiner):
+    if shape[along.axis] <= SHORT_SCAN:
         return None
     starts = [broadcast(initial, shape) for initial in initials]
     results = shifted_scan(sources, along, combiner)

@@ -1,0 +1,89 @@
+"""Windows whose initial value changes what it is combined with: it counts once in each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from tinyhlo.compiler import compile_module
+from tinyhlo.config import Config
+
+Combiner = Callable[[jax.Array, jax.Array], jax.Array]
+
+
+def curved(x: jax.Array, y: jax.Array) -> jax.Array:
+    """Associative: (1 + x)(1 + y) - 1, of which 1 is no identity."""
+    return x + y + x * y
+
+
+def same_as_xla(function: Callable[..., jax.Array], *inputs: np.ndarray) -> None:
+    lowered = jax.jit(function).lower(*inputs)
+    (found,) = compile_module(lowered.as_text(), Config())(*inputs)
+    np.testing.assert_allclose(found, function(*inputs), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("combiner", [lax.add, lax.mul, lax.max, lax.min, curved])
+@pytest.mark.parametrize("first", [1.5, 0.0, 1.0, 2.5])
+@pytest.mark.parametrize(("size", "stride"), [((3, 1), (1, 1)), ((3, 3), (1, 2)), ((2, 2), (2, 2))])
+def test_initial_values_count_once(
+    combiner: Combiner, first: float, size: tuple[int, ...], stride: tuple[int, ...]
+) -> None:
+    x = np.random.default_rng(0).uniform(0.2, 1.2, (7, 9)).astype("f4")
+    same_as_xla(
+        lambda x: lax.reduce_window(x, np.float32(first), combiner, size, stride, "SAME"), x
+    )
+
+
+@pytest.mark.parametrize("combiner", [lax.add, curved])
+def test_so_do_those_that_are_computed(combiner: Combiner) -> None:
+    x = np.random.default_rng(0).uniform(0.2, 1.2, 12).astype("f4")
+    same_as_xla(
+        lambda x, first: lax.reduce_window(x, first, combiner, (3,), (1,), "SAME"),
+        x, np.float32(0.7),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("combiner", [lax.add, curved])
+def test_gaps_between_elements_are_no_elements(combiner: Combiner) -> None:
+    x = np.random.default_rng(0).uniform(0.2, 1.2, 12).astype("f4")
+    same_as_xla(
+        lambda x: lax.reduce_window(
+            x, np.float32(0.5), combiner, (3,), (1,), ((2, 2),), base_dilation=(2,)
+        ),
+        x,
+    )
+
+
+@pytest.mark.parametrize("extent", [9, 40])
+def test_windows_of_all_before(extent: int) -> None:
+    """They are scans, which begin with the initial value (XLA begins each part of a long one so)."""
+    x = np.random.default_rng(0).uniform(0.0, 0.1, (3, extent)).astype("f4")
+    sides = (1, extent), (1, 1), ((0, 0), (extent - 1, 0))
+    wanted = {
+        lax.add: 0.5 + np.cumsum(x, 1, "f8"),
+        curved: 1.5 * np.cumprod(1 + x.astype("f8"), 1) - 1,
+    }
+    for combiner, want in wanted.items():
+        window = partial(lax.reduce_window, x, np.float32(0.5), combiner, *sides)
+        (found,) = compile_module(jax.jit(window).lower().as_text(), Config())()
+        np.testing.assert_allclose(found, want, rtol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(2, 5), (3, 40), (1, 149)])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_running_logarithms_of_complex_sums(shape: tuple[int, int], reverse: bool) -> None:
+    """They begin with -inf, twice of which is a NaN."""
+    r = np.random.default_rng(0)
+    x = (r.standard_normal(shape) + 1j * r.standard_normal(shape)).astype("c8")
+    lowered = jax.jit(lambda x: lax.cumlogsumexp(x, 1, reverse=reverse)).lower(x)
+    (found,) = compile_module(lowered.as_text(), Config())(x)
+    terms = np.exp(x.astype("c16"))
+    sums = np.cumsum(terms[:, ::-1], 1)[:, ::-1] if reverse else np.cumsum(terms, 1)
+    np.testing.assert_allclose(np.exp(np.asarray(found, "c16")), sums, rtol=2e-5)
+    assert np.isfinite(jnp.asarray(found)).all()
