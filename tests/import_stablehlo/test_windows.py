@@ -49,6 +49,12 @@ def test_so_do_those_that_are_computed(combiner: Combiner) -> None:
     )  # fmt: skip
 
 
+def test_windows_of_a_scalar() -> None:
+    same_as_xla(
+        lambda x: lax.reduce_window(x, np.float32(2), curved, (), (), "SAME"), np.float32(3)
+    )
+
+
 @pytest.mark.parametrize("combiner", [lax.add, curved])
 def test_gaps_between_elements_are_no_elements(combiner: Combiner) -> None:
     x = np.random.default_rng(0).uniform(0.2, 1.2, 12).astype("f4")

@@ -67,7 +67,7 @@ class Windows:
     @property
     def are_padded(self) -> bool:
         """Whether some hold places that are no elements."""
-        return max((*self.low, *self.high, *(gap - 1 for gap in self.base_dilation))) > 0
+        return any(n > 0 for n in (*self.low, *self.high)) or any(n > 1 for n in self.base_dilation)
 
     def slide(self, source: Node, fill: Node) -> tuple[Node, tuple[int, ...]]:
         """(padded source with the windows of extent > 1 as new last axes, those new axes)."""
