@@ -18,7 +18,8 @@ from typing import Union
 
 import numpy as np
 
-from tinyhlo.codegen.expressions import Expression, Memory
+from tinyhlo.codegen.expressions import Expression, Memory, as_index
+from tinyhlo.ir.dtypes import I32
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.index import ZERO, Condition, Index, Var
 from tinyhlo.ir.ops import Op
@@ -345,9 +346,16 @@ def needed(*conditions: Condition) -> tuple[Condition, ...]:
     return tuple(condition for condition in conditions if not condition.always)
 
 
+def holding(value: Expression) -> tuple[Condition, ...]:
+    """That a boolean is true."""
+    return (Condition(as_index(value.cast(I32), (0, 1)), 1, 2),)
+
+
 def guarded(body: Body, *conditions: Condition) -> Body:
-    """`body` where all conditions hold."""
+    """`body` where all conditions hold; nothing where one of them never does."""
     left = needed(*conditions)
+    if any(condition.never for condition in left):
+        return ()
     return (If(left, body),) if left else body
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tinyhlo.codegen.loops import Axis, Body, If, Loop, Statement
+from tinyhlo.codegen.loops import Axis, Body, Loop, guarded
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index
 from tinyhlo.records import dataclass
 
@@ -56,7 +56,7 @@ class Blocks:
             return ()
         var = Var(name, self.count)
         loop = Loop(var, Axis.ORDERED, step(self.numbered(index(var))), 1, block.number + 1)
-        return when(Condition(block.number, -1, self.count - 1), loop)
+        return guarded((loop,), Condition(block.number, -1, self.count - 1))
 
     def before(self, block: Block, name: str, step: Callable[[Block], Body]) -> Body:
         """For those that a block follows."""
@@ -65,10 +65,4 @@ class Blocks:
         var = Var(name, self.count)
         skipped = block.number * -1 + self.count
         loop = Loop(var, Axis.ORDERED, step(self.numbered(index(var) - skipped)), 1, skipped)
-        return (*step(self.first), *when(Condition(block.number, 1, self.count), loop))
-
-
-def when(condition: Condition, *body: Statement) -> Body:
-    if condition.always or not body:
-        return body
-    return () if condition.never else (If((condition,), body),)
+        return (*step(self.first), *guarded((loop,), Condition(block.number, 1, self.count)))

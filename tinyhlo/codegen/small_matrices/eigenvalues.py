@@ -11,7 +11,7 @@ Source: Golub and Van Loan, "Matrix Computations", section 8.5.
 
 from __future__ import annotations
 
-from tinyhlo.codegen.expressions import Expression, Read, literal, where
+from tinyhlo.codegen.expressions import Expression, Read, where
 from tinyhlo.codegen.loops import Axis, Body, Declare, Loop, nested
 from tinyhlo.codegen.small_matrices.matrices import COLUMN, Matrices, absolute, identity
 from tinyhlo.codegen.small_matrices.rotations import (
@@ -55,20 +55,17 @@ class Eigenvalues:
             *nested([i], (self.values.each(diagonal),)),
         )
 
-    def number(self, value: float) -> Expression:
-        return literal(value, self.a.memory.dtype)
-
     def mirror(self, p: Index, q: Index) -> Body:
         return (self.a.each(self.a.store(p, q, self.a.load(q, p))),)
 
     def rotation(self, p: Index, q: Index) -> Body:
         """That makes element (q, p) zero, on both sides of `a`."""
-        a, turn, zero, k = self.a, self.turn, self.number(0.0), Var("k", self.a.rows)
+        a, turn, k = self.a, self.turn, Var("k", self.a.rows)
         crossing = a.each(
             a.store(p, p, turn.load(constant(FIRST), COLUMN)),
             a.store(q, q, turn.load(constant(SECOND), COLUMN)),
-            a.store(p, q, zero),
-            a.store(q, p, zero),
+            a.store(p, q, 0.0),
+            a.store(q, p, 0.0),
         )
         both: Body = (turned(a, turn, index(k), p, q, symmetric=True),)
         if self.vectors is not None:
@@ -76,8 +73,8 @@ class Eigenvalues:
         return (self.angle(p, q), Loop(k, Axis.ORDERED, both), crossing)
 
     def angle(self, p: Index, q: Index) -> Loop:
-        a, dtype = self.a, self.a.memory.dtype
-        ratio, slope, along = (Read(name, dtype) for name in ("ratio", "tangent", "cosine"))
+        a = self.a
+        ratio, slope, along = (Read(name, a.dtype) for name in ("ratio", "tangent", "cosine"))
         corner, ends = a.load(q, p), (a.load(p, p), a.load(q, q))
         nothing = adds_nothing(corner, ends)
         found = {
@@ -88,7 +85,7 @@ class Eigenvalues:
         }
         return a.each(
             Declare("ratio", (ends[1] * 0.5 - ends[0] * 0.5) / corner),
-            Declare("tangent", where(nothing, self.number(0.0), tangent(ratio))),
+            Declare("tangent", where(nothing, a.literal(0.0), tangent(ratio))),
             Declare("cosine", cosine(slope)),
             moved(self.turn, nothing),
             *(self.turn.store(constant(row), COLUMN, value) for row, value in found.items()),

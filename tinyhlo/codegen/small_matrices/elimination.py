@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from itertools import product
 
-from tinyhlo.codegen.expressions import Expression, Read, literal, where
-from tinyhlo.codegen.loops import Accumulate, Axis, Body, Declare, Loop
-from tinyhlo.codegen.small_matrices.blocks import Block, Blocks, when
+from tinyhlo.codegen.expressions import Expression, Read, where
+from tinyhlo.codegen.loops import Accumulate, Axis, Body, Declare, Loop, guarded
+from tinyhlo.codegen.small_matrices.blocks import Block, Blocks
 from tinyhlo.codegen.small_matrices.matrices import (
     COLUMN,
     Matrices,
@@ -35,7 +35,7 @@ INVERSE, SCALE = map(constant, range(2))  # columns of what `solve` multiplies b
 def cholesky(a: Matrices, inverses: Matrices, failed: Matrices, width: int) -> Body:
     """`failed` becomes the first column whose diagonal was not positive, counted from 1, or 0;
     `inverses` a column of what the elements of each column are multiplied by."""
-    blocks, dtype = Blocks(a.rows, width), a.memory.dtype
+    blocks, dtype = Blocks(a.rows, width), a.dtype
 
     def diagonal(j: Block) -> Loop:
         pairs = [(p, q) for q in range(j.size) for p in range(q, j.size)]
@@ -46,9 +46,9 @@ def cholesky(a: Matrices, inverses: Matrices, failed: Matrices, width: int) -> B
                 body += (Declare(new(p, q).name, left * Read(f"inverse{q}", dtype)),)
                 continue
             square, length = Read(f"square{q}", dtype), new(q, q)
-            bad = ~(literal(0.0, dtype) < square) & failed.load(ZERO, COLUMN).equals(0.0)
+            bad = ~(a.literal(0.0) < square) & failed.load(ZERO, COLUMN).equals(0.0)
             first = where(bad, number(j[q], dtype) + 1.0, failed.load(ZERO, COLUMN))
-            inverse = literal(1.0, dtype) / length
+            inverse = a.literal(1.0) / length
             body += (
                 Declare(square.name, left),
                 failed.store(ZERO, COLUMN, first),
@@ -73,19 +73,19 @@ def cholesky(a: Matrices, inverses: Matrices, failed: Matrices, width: int) -> B
     def columns(j: Block) -> Body:
         return (diagonal(j), *blocks.after(j, "i", lambda i: (below_diagonal(i, j),)))
 
-    clear = failed.each(failed.store(ZERO, COLUMN, literal(0.0, dtype)))
+    clear = failed.each(failed.store(ZERO, COLUMN, 0.0))
     return (clear, *blocks.all("j", columns))
 
 
 def solve(t: Matrices, x: Matrices, inverses: Matrices | None, width: int) -> Body:
     """Without `inverses` the diagonal is 1, whatever is stored; they become two columns."""
-    i, dtype = Var("i", t.rows), t.memory.dtype
+    i, dtype = Var("i", t.rows), t.dtype
     body: Body = ()
     if inverses is not None:
         divisor, scale = t.load(index(i), index(i)), Read("scale", dtype)
         ready = (
             Declare("scale", scaling(absolute(divisor))),
-            inverses.store(index(i), INVERSE, literal(1.0, dtype) / (divisor * scale)),
+            inverses.store(index(i), INVERSE, t.literal(1.0) / (divisor * scale)),
             inverses.store(index(i), SCALE, scale),
         )
         body = (Loop(i, Axis.ORDERED, (inverses.each(*ready),)),)
@@ -115,13 +115,13 @@ def sums(
 ) -> Body:
     """Registers `sum{p}_{q}`: of products of the first `count` elements of a row p on the left and
     a column q on the right."""
-    k, zero = Var("k", a.rows), literal(0.0, a.memory.dtype)
+    k, zero = Var("k", a.rows), a.literal(0.0)
     at = index(k) + count - a.rows
     names = {(p, q): f"sum{p}_{q}" for p, q in pairs}
     adds = (Accumulate(name, Op.ADD, left(p, at) * right(q, at)) for (p, q), name in names.items())
     loop = Loop(k, Axis.ORDERED, tuple(adds), 1, count * -1 + a.rows)
     zeros = (Declare(name, zero) for name in names.values())
-    return (*zeros, *when(Condition(count, 1, a.rows), loop))
+    return (*zeros, *guarded((loop,), Condition(count, 1, a.rows)))
 
 
 def rest(

@@ -12,7 +12,7 @@ Source: Golub and Van Loan, "Matrix Computations", sections 5.1 and 5.2; LAPACK'
 
 from __future__ import annotations
 
-from tinyhlo.codegen.expressions import Expression, Read, literal, where
+from tinyhlo.codegen.expressions import Expression, Read, where
 from tinyhlo.codegen.loops import Accumulate, Assign, Axis, Body, Declare, Loop, nested
 from tinyhlo.codegen.small_matrices.matrices import (
     COLUMN,
@@ -34,7 +34,7 @@ def qr(a: Matrices, factors: Matrices) -> Body:
 
     def step(k: Index, last: bool) -> Body:
         if last and a.rows <= a.columns:  # nothing is below
-            return (factors.each(factors.store(k, COLUMN, literal(0.0, a.memory.dtype))),)
+            return (factors.each(factors.store(k, COLUMN, 0.0)),)
         others = below(k, j, reflected(a, factors, k, a, index(j)))
         return (reflection(a, factors, k), *(() if last else (others,)))
 
@@ -43,10 +43,9 @@ def qr(a: Matrices, factors: Matrices) -> Body:
 
 def reflection(a: Matrices, factors: Matrices, k: Index) -> Loop:
     """That makes column k zero below the diagonal."""
-    i, dtype = Var("i", a.rows), a.memory.dtype
-    zero, one = literal(0.0, dtype), literal(1.0, dtype)
+    i, zero, one = Var("i", a.rows), a.literal(0.0), a.literal(1.0)
     names = ("largest", "scale", "first", "squares", "norm", "end", "divisor")
-    largest, scale, first, squares, norm, end, divisor = (Read(name, dtype) for name in names)
+    largest, scale, first, squares, norm, end, divisor = (Read(name, a.dtype) for name in names)
     element, diagonal = a.load(index(i), k), a.load(k, k)
     scaled, nothing = element * scale, squares.equals(zero)
     return a.each(
@@ -67,8 +66,7 @@ def reflection(a: Matrices, factors: Matrices, k: Index) -> Loop:
 
 def reflected(v: Matrices, factors: Matrices, k: Index, m: Matrices, j: Index) -> Loop:
     """Column j of `m` by reflection k, which has something below the diagonal."""
-    i, dtype = Var("i", v.rows), m.memory.dtype
-    along = Read("along", dtype)
+    i, along = Var("i", v.rows), Read("along", m.dtype)
     common = v.load(index(i), k) * m.load(index(i), j)
     return m.each(
         Declare("along", m.load(k, j)),
@@ -102,6 +100,6 @@ def left_vectors(a: Matrices, factors: Matrices, u: Matrices) -> Body:
     i, j = Var("i", u.rows), Var("j", a.columns)
     element = u.load(index(i), index(j))
     turned = a.load(index(j), index(j)) < 0.0
-    direction = where(turned, literal(0.0, a.memory.dtype) - element, element)
+    direction = where(turned, a.literal(0.0) - element, element)
     signs = u.each(u.store(index(i), index(j), direction))
     return (*qr(a, factors), *product(a, factors, u), *nested([i, j], (signs,)))

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 
-from tinyhlo.codegen.expressions import Expression, Read, literal, where
-from tinyhlo.codegen.loops import Assign, Body, Declare, Loop, Statement
-from tinyhlo.codegen.small_matrices.blocks import Block, Blocks, when
+from tinyhlo.codegen.expressions import Expression, Read, where
+from tinyhlo.codegen.loops import Assign, Body, Declare, Loop, Statement, guarded
+from tinyhlo.codegen.small_matrices.blocks import Block, Blocks
 from tinyhlo.codegen.small_matrices.matrices import (
     COLUMN,
     Matrices,
@@ -43,7 +43,7 @@ class Factors:
 
     def body(self) -> Body:
         blocks = Blocks(self.a.rows, PANEL)
-        clear = self.failed.each(self.failed.store(ZERO, COLUMN, self.literal(0.0)))
+        clear = self.failed.each(self.failed.store(ZERO, COLUMN, 0.0))
 
         def columns(j: Block) -> Body:
             return (
@@ -54,17 +54,14 @@ class Factors:
 
         return (clear, *blocks.all("j", columns))
 
-    def literal(self, value: float) -> Expression:
-        return literal(value, self.a.memory.dtype)
-
     def number(self, place: Index) -> Expression:
-        return number(place, self.a.memory.dtype)
+        return number(place, self.a.dtype)
 
     def register(self, name: str, *places: int) -> Read:
-        return Read("_".join((name, *map(str, places))), self.a.memory.dtype)
+        return Read("_".join((name, *map(str, places))), self.a.dtype)
 
     def rows_below(self, k: Index, i: Var, *body: Statement) -> Body:
-        return when(Condition(k, 0, self.a.rows - 1), below(k, i, *body))
+        return guarded((below(k, i, *body),), Condition(k, 0, self.a.rows - 1))
 
     def choice(self, k: Index) -> Loop:
         """Of the row that has the largest element of column k."""
@@ -87,14 +84,12 @@ class Factors:
         a, i, k = self.a, Var("i", self.a.rows), j[q]
         tops = [self.register("top", c) for c in range(j.size)]
         pivot, factor, scale = tops[q], self.register("factor"), self.register("scale")
-        inverse, one, nothing = self.register("inverse"), self.literal(1.0), pivot.equals(0.0)
+        inverse, one, nothing = self.register("inverse"), a.literal(1.0), pivot.equals(0.0)
         rest = (
             a.store(index(i), j[c], a.load(index(i), j[c]) - factor * tops[c])
             for c in range(q + 1, j.size)
         )
-        eliminate = below(
-            k,
-            i,
+        eliminate = (
             Declare("factor", a.load(index(i), k) * inverse * scale),
             a.store(index(i), k, factor),
             *rest,
@@ -105,7 +100,7 @@ class Factors:
             *(a.store(k, j[c], top) for c, top in enumerate(tops)),
             Declare("scale", where(nothing, one, scaling(absolute(pivot)))),
             Declare("inverse", where(nothing, one, one / (pivot * scale))),
-            *when(Condition(k, 0, a.rows - 1), eliminate),
+            *self.rows_below(k, i, *eliminate),
         )
 
     def other(self, j: Block, c: Block, eliminated: bool) -> Loop:

@@ -1,6 +1,7 @@
 """Small matrices that lie in scratch, one in each lane, and loops over them.
 
     m.load(i, j), m.store(i, j, value)   element (i, j) of all lanes, which lie side by side
+    m.literal(1.0)                       a number of their type
     m.each(...)                          for all matrices
     steps(size, step), below(k, i, ...)  what eliminations are made of
     identity(m)                          1 on the diagonal, 0 elsewhere
@@ -55,6 +56,13 @@ class Matrices:
     place: Place
 
     @property
+    def dtype(self) -> DType:
+        return self.memory.dtype
+
+    def literal(self, value: float) -> Expression:
+        return literal(value, self.dtype)
+
+    @property
     def extents(self) -> tuple[int, int]:
         """Of the buffer's last axes."""
         first, second = self.place(index(Var("i", self.rows)), index(Var("j", self.columns)))
@@ -67,7 +75,8 @@ class Matrices:
     def load(self, i: Index, j: Index) -> Expression:
         return Load(self.memory, self.at(i, j))
 
-    def store(self, i: Index, j: Index, value: Expression) -> Store:
+    def store(self, i: Index, j: Index, value: Expression | float) -> Store:
+        value = value if isinstance(value, Expression) else self.literal(value)
         return Store(self.memory, self.at(i, j), value)
 
     def each(self, *body: Statement) -> Loop:
@@ -89,9 +98,9 @@ def below(k: Index, var: Var, *body: Statement) -> Loop:
 
 
 def identity(m: Matrices) -> Body:
-    i, j, dtype = Var("i", m.rows), Var("j", m.columns), m.memory.dtype
+    i, j = Var("i", m.rows), Var("j", m.columns)
     diagonal = IndexValue(index(i), I32).equals(IndexValue(index(j), I32))
-    one = where(diagonal, literal(1.0, dtype), literal(0.0, dtype))
+    one = where(diagonal, m.literal(1.0), m.literal(0.0))
     return nested([i, j], (m.each(m.store(index(i), index(j), one)),))
 
 

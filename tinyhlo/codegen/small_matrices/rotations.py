@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tinyhlo.codegen.expressions import Expression, Read, as_index, literal, where
-from tinyhlo.codegen.loops import Accumulate, Axis, Body, Declare, If, Loop, Store
+from tinyhlo.codegen.expressions import Expression, Read, literal, where
+from tinyhlo.codegen.loops import Accumulate, Axis, Body, Declare, If, Loop, Store, holding
 from tinyhlo.codegen.small_matrices.matrices import COLUMN, Matrices, absolute, below, root
-from tinyhlo.ir.dtypes import BOOL, I32
-from tinyhlo.ir.index import Condition, Index, Var, constant, index
+from tinyhlo.ir.dtypes import BOOL
+from tinyhlo.ir.index import Index, Var, constant, index
 from tinyhlo.ir.ops import Op
 
 COSINE, SINE, MOVED = range(3)  # rows of `turn`
@@ -47,7 +47,7 @@ def turned(
     m: Matrices, turn: Matrices, k: Index, p: Index, q: Index, symmetric: bool = False
 ) -> Loop:
     """`symmetric`: and column k of rows p and q, which is the same."""
-    x, y = Read("x", m.memory.dtype), Read("y", m.memory.dtype)
+    x, y = Read("x", m.dtype), Read("y", m.dtype)
     cosine, sine = (turn.load(constant(row), COLUMN) for row in (COSINE, SINE))
     new = {p: cosine * x - sine * y, q: sine * x + cosine * y}
     stores = [m.store(k, at, value) for at, value in new.items()]
@@ -56,7 +56,7 @@ def turned(
 
 
 def exchanged(m: Matrices, here: Place, there: Place, condition: Expression) -> Loop:
-    x, y = Read("x", m.memory.dtype), Read("y", m.memory.dtype)
+    x, y = Read("x", m.dtype), Read("y", m.dtype)
     wrong = Read("wrong", BOOL)
     return m.each(
         Declare("wrong", condition),
@@ -69,20 +69,20 @@ def exchanged(m: Matrices, here: Place, there: Place, condition: Expression) -> 
 
 def moved(turn: Matrices, nothing: Expression) -> Store:
     """Keep in mind where there was something to turn."""
-    one, before = literal(1.0, turn.memory.dtype), turn.load(constant(MOVED), COLUMN)
-    return turn.store(constant(MOVED), COLUMN, where(nothing, before, one))
+    before = turn.load(constant(MOVED), COLUMN)
+    return turn.store(constant(MOVED), COLUMN, where(nothing, before, turn.literal(1.0)))
 
 
 def settled(turn: Matrices, sweep: Body, most: int) -> Body:
     """Sweeps until one has turned nothing in any lane, or `most` of them. What is settled in a lane
     stays as it is, so it does not matter what else is in the group."""
-    dtype, place = turn.memory.dtype, constant(MOVED)
+    place = constant(MOVED)
+    clear = turn.each(turn.store(place, COLUMN, 0.0))
     flag = Accumulate("moved", Op.MAX, turn.load(place, COLUMN))
-    some = Condition(as_index(Read("moved", dtype).cast(I32), (0, 1)), 1, 2)
     body = (
-        Declare("moved", literal(0.0, dtype)),
+        Declare("moved", turn.literal(0.0)),
         Loop(turn.lane, Axis.REDUCE, (flag,), turn.lane.extent),
-        If((some,), (turn.each(turn.store(place, COLUMN, literal(0.0, dtype))), *sweep)),
+        If(holding(Read("moved", turn.dtype)), (clear, *sweep)),
     )
-    first = turn.each(turn.store(place, COLUMN, literal(1.0, dtype)))
+    first = turn.each(turn.store(place, COLUMN, 1.0))
     return (first, Loop(Var("sweep", most), Axis.ORDERED, body)) if sweep else ()

@@ -16,7 +16,7 @@ from math import inf
 
 import numpy as np
 
-from tinyhlo.codegen.expressions import Expression, Read, literal, where
+from tinyhlo.codegen.expressions import Read, where
 from tinyhlo.codegen.loops import Accumulate, Axis, Body, Declare, Loop, nested
 from tinyhlo.codegen.small_matrices.matrices import (
     COLUMN,
@@ -71,16 +71,13 @@ class SingularValues:
             *nested([j], (restore,)),
         )
 
-    def number(self, value: float) -> Expression:
-        return literal(value, self.a.memory.dtype)
-
     def scaled(self) -> Body:
         """The numbers, by `scaling` of the largest; and whether that is one."""
         a, i, j = self.a, Var("i", self.a.rows), Var("j", self.a.columns)
-        largest, element = Read("largest", a.memory.dtype), a.load(index(i), index(j))
-        wrong = where(largest < inf, self.number(0.0), self.number(1.0))
+        largest, element = Read("largest", a.dtype), a.load(index(i), index(j))
+        wrong = where(largest < inf, a.literal(0.0), a.literal(1.0))
         search = a.each(
-            Declare("largest", self.number(0.0)),
+            Declare("largest", a.literal(0.0)),
             *nested([i, j], (Accumulate("largest", Op.MAX, absolute(element)),)),
             self.scale.store(COLUMN, COLUMN, scaling(largest)),
             self.failed.store(COLUMN, COLUMN, wrong),
@@ -102,19 +99,19 @@ class SingularValues:
         return (self.angle(p, q), *self.of_rows(lambda m, k: turned(m, self.turn, k, p, q)))
 
     def angle(self, p: Index, q: Index) -> Loop:
-        a, k, dtype = self.a, Var("k", self.a.rows), self.a.memory.dtype
+        a, k = self.a, Var("k", self.a.rows)
         names = ("first", "second", "both", "ratio", "tangent", "cosine")
-        first, second, both, ratio, slope, along = (Read(name, dtype) for name in names)
+        first, second, both, ratio, slope, along = (Read(name, a.dtype) for name in names)
         x, y = a.load(index(k), p), a.load(index(k), q)
         terms = {"first": x * x, "second": y * y, "both": x * y}
         sums = tuple(Accumulate(name, Op.ADD, term) for name, term in terms.items())
-        enough = second * (ORTHOGONAL * np.finfo(dtype.numpy).eps) ** 2
+        enough = second * (ORTHOGONAL * np.finfo(a.dtype.numpy).eps) ** 2
         done = (both * (both / first) <= enough) | both.equals(0.0)
         return a.each(
-            *(Declare(name, self.number(0.0)) for name in terms),
+            *(Declare(name, a.literal(0.0)) for name in terms),
             Loop(k, Axis.ORDERED, sums),
             Declare("ratio", (second * 0.5 - first * 0.5) / both),
-            Declare("tangent", where(done, self.number(0.0), tangent(ratio))),
+            Declare("tangent", where(done, a.literal(0.0), tangent(ratio))),
             Declare("cosine", cosine(slope)),
             moved(self.turn, done),
             self.turn.store(constant(COSINE), COLUMN, along),
@@ -125,9 +122,9 @@ class SingularValues:
         k = Var("k", self.a.rows)
         element = self.a.load(index(k), j)
         return self.a.each(
-            Declare("squares", self.number(0.0)),
+            Declare("squares", self.a.literal(0.0)),
             Loop(k, Axis.ORDERED, (Accumulate("squares", Op.ADD, element * element),)),
-            self.values.store(j, COLUMN, root(Read("squares", self.a.memory.dtype))),
+            self.values.store(j, COLUMN, root(Read("squares", self.a.dtype))),
         )
 
     def order(self, p: Index, q: Index) -> Body:

@@ -24,9 +24,19 @@ from tinyhlo.codegen.expressions import (
     identity,
     literal,
 )
-from tinyhlo.codegen.loops import Accumulate, Allocate, Axis, Declare, If, Loop, Statement, Store
+from tinyhlo.codegen.loops import (
+    Accumulate,
+    Allocate,
+    Axis,
+    Declare,
+    If,
+    Loop,
+    Statement,
+    Store,
+    holding,
+)
 from tinyhlo.ir.dtypes import I32, I64
-from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index
+from tinyhlo.ir.index import ZERO, Index, Var, constant, index
 from tinyhlo.ir.ops import Op
 from tinyhlo.numbers import ceil_div, power_of_two, round_up
 
@@ -79,7 +89,7 @@ def select(
         ]
     here = combined(Load(lows, index(blocks)), start)
     again = scan(key, best, start, block, length, pairs)
-    statements.append(Loop(blocks, Axis.ORDERED, (when(here < Load(best, ZERO), again),)))
+    statements.append(Loop(blocks, Axis.ORDERED, (If(holding(here < Load(best, ZERO)), (again,)),)))
     return statements, best
 
 
@@ -104,13 +114,9 @@ def scan(key: KeyAt, best: Memory, start: Index, count: int, length: int, pairs:
     insert = Loop(slot, Axis.VECTOR, (Store(best, index(slot), kept),), pairs)
     body = (
         Declare(FOUND.name, combined(key(index(element)), index(element))),
-        when(Load(best, ZERO) > FOUND, insert),
+        If(holding(Load(best, ZERO) > FOUND), (insert,)),
     )
     return Loop(element, Axis.ORDERED, body, 1, start, count)
-
-
-def when(condition: Expression, body: Statement) -> If:
-    return If((Condition(as_index(condition.cast(I32), (0, 1)), 1, 2),), (body,))
 
 
 def combined(key: Expression, position: Index) -> Expression:

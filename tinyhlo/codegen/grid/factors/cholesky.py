@@ -268,11 +268,10 @@ class Cholesky(Blocked):
         before, after = self.taken_off(*blocks, item, self.factor, of)
         next_: Body = ()  # block on the diagonal, which is in the first tile
         for lines in self.places(item):
-            near = [Condition(line, 0, BLOCK) for line in lines]
-            if not any(condition.never for condition in near):
-                element, to = of(*lines), in_pivots(matrix, *turned(*lines))
-                pivot = Store(self.pivots, to, Load(self.factor, element.at))
-                next_ += guarded((pivot,), *element.held, *near)
+            near = (Condition(line, 0, BLOCK) for line in lines)
+            element, to = of(*lines), in_pivots(matrix, *turned(*lines))
+            pivot = Store(self.pivots, to, Load(self.factor, element.at))
+            next_ += guarded((pivot,), *element.held, *near)
         next_ = guarded(next_, Condition(row, 0, 1), Condition(column, 0, 1))
         staged = (
             self.each(TILE, item, ITEMS, not self.by_rows, self.of_columns(block, matrix, side))

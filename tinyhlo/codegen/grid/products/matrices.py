@@ -31,10 +31,10 @@ from tinyhlo.codegen.grid.products.warps import DEPTH, RUN, MatrixTile
 from tinyhlo.codegen.loops import (
     Body,
     Declare,
-    If,
     Statement,
     Store,
     Synchronize,
+    guarded,
     needed,
 )
 from tinyhlo.ir.dtypes import U32
@@ -83,8 +83,7 @@ class MatrixProduct(NarrowProduct):
         ahead = tuple(statement for _, run in after for statement in run.loads())
         body: list[Statement] = [Synchronize()] * (stages == 1)
         body += [*stores, Synchronize()]
-        if not more.never:
-            body.append(If((more,), ahead))
+        body += guarded(ahead, more)
         for part in range(DEPTH // self.fragment.depth):
             body += self.fragments(tile, left, right, stage, part, index(place.item))
         return [left, right], tuple(before), tuple(body)

@@ -159,10 +159,9 @@ class WideProduct(Product):
         stage = index(place.step) % 2 * tile.stage
         body = [s for taken in first for s in taken.puts(stages, stage)]
         body.append(Synchronize())
-        ahead = [s for taken in after for s in taken.loads()]
+        ahead = (s for taken in after for s in taken.loads())
         more = Condition(index(place.step) + 1, 0, place.step.extent)
-        if not more.never:
-            body.append(If((more,), (Bind(next_, more.index), *ahead)))
+        body += guarded((Bind(next_, more.index), *ahead), more)
         body.append(self.products(tile, place, stages, stage))
         return [stages], tuple(before), tuple(body)
 

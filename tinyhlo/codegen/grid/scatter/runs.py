@@ -34,6 +34,7 @@ from tinyhlo.codegen.loops import (
     Store,
     Synchronize,
     guarded,
+    holding,
 )
 from tinyhlo.ir.dtypes import I32, DType
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, divide, index
@@ -182,11 +183,6 @@ def quad(number: Expression, apart: Expression, mirrored: bool) -> tuple[Express
     second = first + apart
     third = second + (apart + apart - 1 - low - low) if mirrored else second + apart
     return first, second, third, third + apart
-
-
-def holding(value: Expression) -> tuple[Condition, ...]:
-    """That a boolean is true."""
-    return (Condition(as_index(value.cast(I32), (0, 1)), 1, 2),)
 
 
 def summed(counts: Memory, item: Var, mine: Read, total: Read) -> Body:

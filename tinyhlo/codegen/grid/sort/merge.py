@@ -27,7 +27,6 @@ from tinyhlo.codegen.expressions import (
     literal,
     where,
 )
-from tinyhlo.codegen.grid.scatter.runs import holding
 from tinyhlo.codegen.grid.sort.rows import Elements, Rows, Save
 from tinyhlo.codegen.grid.sort.splits import Together, split
 from tinyhlo.codegen.loops import (
@@ -41,6 +40,7 @@ from tinyhlo.codegen.loops import (
     Statement,
     Store,
     Synchronize,
+    holding,
     needed,
 )
 from tinyhlo.codegen.sort.rank import signed_key

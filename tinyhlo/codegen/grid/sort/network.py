@@ -26,7 +26,6 @@ from tinyhlo.codegen.expressions import (
     where,
 )
 from tinyhlo.codegen.grid.mapping import ITEMS
-from tinyhlo.codegen.grid.scatter.runs import holding
 from tinyhlo.codegen.grid.sizes import shared_itemsize
 from tinyhlo.codegen.grid.sort.rows import Elements, Rows, Save
 from tinyhlo.codegen.loops import (
@@ -40,6 +39,7 @@ from tinyhlo.codegen.loops import (
     Store,
     Synchronize,
     guarded,
+    holding,
     needed,
 )
 from tinyhlo.codegen.lowering.fused import Conditions

@@ -18,8 +18,18 @@ from tinyhlo.codegen.expressions import (
     literal,
     where,
 )
-from tinyhlo.codegen.grid.scatter.runs import holding
-from tinyhlo.codegen.loops import Assign, Axis, Body, Declare, If, Loop, Store, Synchronize, guarded
+from tinyhlo.codegen.loops import (
+    Assign,
+    Axis,
+    Body,
+    Declare,
+    If,
+    Loop,
+    Store,
+    Synchronize,
+    guarded,
+    holding,
+)
 from tinyhlo.ir.dtypes import BOOL, I32
 from tinyhlo.ir.index import Condition, Index, Var, constant, index
 from tinyhlo.numbers import ceil_div
