@@ -141,9 +141,8 @@ def lines(
     sources: dict[str, bytes], rounds: int, xla: bool, columns: Sequence[str]
 ) -> Iterator[str]:
     """The table; the sums of all columns last, and the geometric mean of the ratios."""
-    measure(
-        next(iter(sources.values())), 1, xla
-    )  # what the first program of a process pays is not the program's
+    # What the first program of a process pays is not the program's.
+    measure(next(iter(sources.values())), 1, xla)
     sums = dict.fromkeys(columns, 0.0)
     ratios: list[float] = []
     for name, source in sources.items():

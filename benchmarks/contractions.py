@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import argparse
 import ctypes
-import importlib.util
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,7 +20,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from benchmarks.record import workloads_script
+from benchmarks.record import workloads
 from tinyhlo.codegen.render import kernels_of
 from tinyhlo.compiler import run_stages
 from tinyhlo.config import Config
@@ -66,11 +64,7 @@ def main() -> int:
     parser.add_argument("workloads", nargs="+")
     parser.add_argument("--seconds", type=float, default=0.5, help="per kernel")
     options = parser.parse_args()
-    script = workloads_script()
-    if script is None:
-        print("bench/workloads.py is not in ../shared", file=sys.stderr)
-        return 2
-    known = load(str(script.parent / "workloads.py")).W
+    known = workloads()
     peak = fma_peak()
     print(f"FMA peak of one core: {peak:.1f} GFLOP/s\n\n{HEAD}", flush=True)
     seen: set[object] = set()
@@ -84,16 +78,6 @@ def main() -> int:
     return 0
 
 
-def load(path: str) -> Any:
-    """A module from a file."""
-    spec = importlib.util.spec_from_file_location("workloads", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["workloads"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 def contractions_of(workload: Any) -> list[tuple[Kernel, Contraction]]:
     """The kernels of a workload that are one contraction."""
     arguments = workload.make()
@@ -102,7 +86,7 @@ def contractions_of(workload: Any) -> list[tuple[Kernel, Contraction]]:
             lambda a: a.astype(workload.cast) if a.dtype == np.float32 else a, arguments
         )
     text = jax.jit(workload.fn).lower(*arguments).as_text()
-    program = run_stages(text, Config(cache=False, threads=1)).program
+    program = run_stages(text, Config(cache=0, threads=1)).program
     found: list[tuple[Kernel, Contraction]] = []
     for kernel in kernels_of(program.body):
         sums = [node for node in kernel.graph.nodes() if isinstance(node, Reduce)]
@@ -118,7 +102,7 @@ def measure(kernel: Kernel, seconds: float) -> tuple[float, tuple[str, ...]]:
     outputs = tuple(Buffer(f"y{k}", t, Place.OUTPUT, k) for k, t in enumerate(types))
     inputs = tuple(Buffer(f"x{k}", t, Place.INPUT, k) for k, t in enumerate(kernel.graph.params))
     program = Program("contraction", inputs, outputs, (), (Launch(kernel, inputs, outputs),), 0, ())
-    compiled = compile_program(program, host_target(1), Config(cache=False))
+    compiled = compile_program(program, host_target(1), Config(cache=0))
     generator = np.random.default_rng(0)
     given = [aligned_empty(buffer.type) for buffer in inputs]
     for array in given:

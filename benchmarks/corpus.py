@@ -28,10 +28,9 @@ from jaxlib import _jax  # type: ignore[attr-defined]
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.runner import warm_devices
+from benchmarks.runner import BACKENDS, first_line, warm_devices
 from tests.conformance.suites import MISSING, suites_folder
 
-BACKENDS = ("tiny", "cpu")
 ROUNDS = 9
 SECONDS_PER_ROUND = 0.05
 SMALL_SECONDS = 200e-6  # programs faster than this on XLA are mostly overhead
@@ -94,7 +93,7 @@ def measure(name: str, code: bytes, inputs: Sequence[np.ndarray]) -> Row:
             calls[backend], compile_seconds[backend] = compiled(backend, code, inputs)
             calls[backend]()
         except Exception as error:  # a program that does not run is a row too
-            return Row(name, {}, compile_seconds, f"{backend}: {str(error).splitlines()[0]}")
+            return Row(name, {}, compile_seconds, f"{backend}: {first_line(error)}")
     rounds: dict[str, list[float]] = {backend: [] for backend in BACKENDS}
     repeats = {backend: repetitions(call) for backend, call in calls.items()}
     for _ in range(ROUNDS):
@@ -115,11 +114,11 @@ def repetitions(call: Callable[[], Any]) -> int:
 
 
 def geometric_mean(values: Sequence[float]) -> float:
-    return math.exp(statistics.fmean(map(math.log, values))) if values else math.nan
+    return statistics.geometric_mean(values) if values else math.nan
 
 
 def summary(rows: Sequence[Row]) -> list[str]:
-    """What the issue's table asks for, in sentences."""
+    """How many programs run on both, and geometric means of the ratios, in sentences."""
     run = [row for row in rows if not row.problem]
     small = [row.ratio for row in run if row.seconds["cpu"] < SMALL_SECONDS]
     ratios, compiles = [row.ratio for row in run], [row.compile_ratio for row in run]

@@ -16,13 +16,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.record import markdown_table
+from benchmarks.record import markdown_table, workloads
+from benchmarks.runner import BACKENDS
 
 PROGRAMS = ("mlp_train", "cnn_train", "tinygpt_train_adam", "resnet18_b1", "resnet18_b8")
-BACKENDS = ("tiny", "cpu")
 CALLS = 3
 COLUMNS = ("program", "tiny MiB", "XLA:CPU MiB", "tiny / XLA", "arena MiB", "inputs + outputs MiB")
 TITLE = """## Peak memory
@@ -75,19 +76,9 @@ def apart(module: str, name: str, backend: str) -> Figures:
 def measure(name: str, backend: str) -> Figures:
     """Bytes that running the program takes on top of what the process held when it had compiled
     it and had its inputs."""
-    import jax
-
-    from benchmarks.record import workloads_script
-
-    script = workloads_script()
-    if script is None:
-        raise SystemExit("bench/workloads.py is not in ../shared")
-    sys.path.insert(0, str(script.parent))
-    from workloads import W  # type: ignore[import-not-found]  # beside the checkout
-
-    device = jax.devices(backend)[0]
-    arguments = jax.device_put(W[name].make(), device)
-    compiled = jax.jit(W[name].fn).lower(*arguments).compile()
+    device, workload = jax.devices(backend)[0], workloads()[name]
+    arguments = jax.device_put(workload.make(), device)
+    compiled = jax.jit(workload.fn).lower(*arguments).compile()
     jax.block_until_ready(arguments)
     before = resident()
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew

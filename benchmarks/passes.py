@@ -31,7 +31,7 @@ from rich.table import Table
 from benchmarks.compile_time import operation
 from benchmarks.corpus import programs
 from benchmarks.operations import OPERATIONS
-from benchmarks.runner import warm_devices
+from benchmarks.runner import first_line, warm_devices
 from benchmarks.sweep import array
 from benchmarks.workloads import WORKLOADS
 from tests.conformance.suites import suites_folder
@@ -187,7 +187,7 @@ def earned(name: str, usual: Mapping[Source, str]) -> dict[str, float]:
             if changed:
                 found[source.name] = factor(source, name)
         except Exception as error:  # a program that needs the pass is a finding too
-            print(f"without {name}, {source.name}: {str(error).splitlines()[0]}", file=sys.stderr)
+            print(f"without {name}, {source.name}: {first_line(error)}", file=sys.stderr)
     return found
 
 

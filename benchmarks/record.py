@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import importlib
 import json
 import math
 import os
@@ -133,6 +134,15 @@ def workloads_script() -> Path | None:
     shared = Path(suites).resolve().parent if suites else CHECKOUT.parent / "shared"
     script = shared / "bench" / "bench_jax.py"
     return script if script.exists() else None
+
+
+def workloads() -> Mapping[str, Any]:
+    """The 41 workloads beside the checkout, by name. Raises SystemExit where they are not there."""
+    script = workloads_script()
+    if script is None:
+        raise SystemExit("bench/workloads.py is not in ../shared")
+    sys.path.insert(0, str(script.parent))
+    return importlib.import_module("workloads").W
 
 
 def page(results: Results, device: str) -> str:

@@ -95,8 +95,7 @@ def device_of(backend: str) -> jax.Device:
     try:
         return jax.devices(backend)[0]
     except RuntimeError as error:
-        reason = str(error).splitlines()[0]
-        raise TinyhloError(f"JAX has no backend {backend!r}: {reason}") from error
+        raise TinyhloError(f"JAX has no backend {backend!r}: {first_line(error)}") from error
 
 
 def measure(workload: Workload, devices: dict[str, jax.Device], rounds: int) -> dict[str, Measured]:
@@ -111,7 +110,7 @@ def measure(workload: Workload, devices: dict[str, jax.Device], rounds: int) -> 
             outputs[backend] = [np.asarray(leaf) for leaf in jax.tree.leaves(calls[backend]())]
         except Exception as error:  # one workload that fails must not hide the others
             calls.pop(backend, None)
-            failures[backend] = str(error).splitlines()[0][:200]
+            failures[backend] = first_line(error)[:200]
     samples: dict[str, list[float]] = {backend: [] for backend in calls}
     for _ in range(rounds):
         for backend, call in calls.items():
@@ -130,6 +129,11 @@ def measure(workload: Workload, devices: dict[str, jax.Device], rounds: int) -> 
         )
         for backend in devices
     }
+
+
+def first_line(error: Exception) -> str:
+    """What went wrong; the kind of error where it has no text, as a bare `assert` has none."""
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def prepare(workload: Workload, device: jax.Device) -> tuple[Callable[[], object], float]:

@@ -51,8 +51,8 @@ def flush_sums(body: Block) -> Block:
         behind = made_of(graph, sums)
         kept = {node for node in graph.results if node in found or node not in behind}
         written = list(zip(statement.writes, graph.results, strict=True))
-        exponentials = exponentials.difference(statement.writes)
-        exponentials |= {buffer for buffer, node in written if node in found}
+        exponentials.difference_update(statement.writes)
+        exponentials.update(buffer for buffer, node in written if node in found)
         if sums:
             stored[kernel] |= {buffer for buffer, node in written if node in kept}
         else:

@@ -44,25 +44,22 @@ def take_over_operands(planner: Planner, cluster: Cluster, keep: set[Node]) -> N
         return
     operands = [base(child) for child in in_memory(node)]
     pairs = preferred(planner, node)
-    taken: set[Node] = set()
+    left = {operand for operand, count in Counter(operands).items() if count == 1} - keep
     for position, source in pairs:
         operand, result = operands[source], result_of(node, position)
-        if result in planner.in_place or operand in taken or operand in keep:
+        if result in planner.in_place or operand not in left:
             continue
-        if operands.count(operand) == 1 and dies(planner, cluster, node, operand):
+        if claim(planner, cluster, node, operand):
             planner.in_place[result] = operand
-            taken.add(operand)
+            left.remove(operand)
     if isinstance(node, Branch):
-        left = {operands[source]: None for _, source in pairs}
-        for operand in left:
-            if operand in taken or operand in keep:
-                continue
-            if operands.count(operand) == 1 and dies(planner, cluster, node, operand):
+        for operand in dict.fromkeys(operands[source] for _, source in pairs):
+            if operand in left and claim(planner, cluster, node, operand):
                 planner.spent[operand] = node
 
 
-def dies(planner: Planner, cluster: Cluster, node: Node, operand: Node) -> bool:
-    """Whether a structure may write over an operand; all others that read it run first then."""
+def claim(planner: Planner, cluster: Cluster, node: Node, operand: Node) -> bool:
+    """Let a structure write over an operand, after all others that read it; whether it may."""
     if operand not in planner.fusion.producer and operand not in planner.writable:
         return False
     if any(UNKNOWN[0] in at for at in cluster.reads[operand]):
@@ -230,7 +227,7 @@ def bind(planner: Planner, value: Node, target: Buffer) -> bool:
     if root is not value and owners:
         return root is owners[0]
     writer = planner.fusion.producer.get(root)
-    if writer is None or (writer.structure is not None and not owns_result(writer.structure)):
+    if writer is None or isinstance(writer.structure, Loop):  # which has its state where it began
         return False
     if root is not value:  # it is updated from `root` in place
         if not kept or root in planner.bound:
@@ -277,13 +274,8 @@ def updated_param(value: Node) -> int | None:
     return node.position
 
 
-def owns_result(node: Node) -> bool:
-    """Structures that can write a result wherever they are told."""
-    return not isinstance(node, Loop)
-
-
 def same_index(writer: Cluster, old: Node, value: Node) -> bool:
-    """The kernel reads `old` only at the element that it is about to overwrite."""
+    """Whether the kernel reads `old` only at the element that it is about to overwrite."""
     if writer.structure is not None or writer.contraction:
         return False
     if any(item.shape != value.shape for item in writer.items):

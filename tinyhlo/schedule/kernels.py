@@ -91,13 +91,11 @@ def over_params(
     results of its own, becomes an effect. One number that fills an array is memory only to the
     structure that works there: that may overwrite it while the kernel still asks for the number."""
     made: dict[tuple[Node, bool], Node] = {}  # by node and whether it is an operand in memory
-    reads: list[Node] = []
+    reads: dict[Node, int] = {}
 
     def leaf(node: Node) -> Node:
         value = is_read[node]
-        if value not in reads:
-            reads.append(value)
-        source = param(reads.index(value), value.shape, value.dtype)
+        source = param(reads.setdefault(value, len(reads)), value.shape, value.dtype)
         return source if value.shape == node.shape else intern(Reshape, node.type, (source,))
 
     def children(node: Node) -> list[tuple[Node, bool]]:

@@ -45,7 +45,7 @@ class Context:
     def temporary(self, type_: TensorType) -> Buffer:
         """A new buffer; the memory plan places it later."""
         self.count += 1
-        is_scalar = type_.nbytes <= SCALAR_BYTES and not self.target.group_items
+        is_scalar = type_.nbytes <= SCALAR_BYTES and not self.target.runs_grids
         place = Place.SCALAR if is_scalar else Place.ARENA
         return Buffer(f"t{self.count}", type_, place, self.count)
 

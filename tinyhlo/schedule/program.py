@@ -121,6 +121,13 @@ class While:
     trip_count: int | None
 
     @property
+    def counted_trips(self) -> int | None:
+        """How often the body runs, where that is known and `condition` may stay out: it has no
+        effects."""
+        acts = any(launch.kernel.graph.effects for launch in launches(self.condition))
+        return None if acts else self.trip_count
+
+    @property
     def likely_trips(self) -> int:
         return UNKNOWN_TRIPS if self.trip_count is None else self.trip_count
 
@@ -164,6 +171,11 @@ def statements(block: Block) -> Iterator[Statement]:
                     yield from statements(inner)
             case _:
                 pass
+
+
+def launches(block: Block) -> Iterator[Launch]:
+    """Every launch in a block and the blocks inside it."""
+    return (statement for statement in statements(block) if isinstance(statement, Launch))
 
 
 def rewritten(block: Block, change: Callable[[Statement], Statement]) -> Block:

@@ -16,7 +16,7 @@ from tinyhlo.ir.views import below_views
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.kernels import over_params
 from tinyhlo.schedule.planner import SCALAR_BYTES
-from tinyhlo.schedule.program import Block, Kernel, Launch, Statement, rewritten, statements
+from tinyhlo.schedule.program import Block, Kernel, Launch, Statement, launches, rewritten
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -29,7 +29,7 @@ class Sharing:
 
 def share_kernels(body: Block, alignment: int) -> Block:
     """The statements over as few kernels as can be; pieces begin at multiples of `alignment`."""
-    kernels = dict.fromkeys(s.kernel for s in statements(body) if isinstance(s, Launch))
+    kernels = dict.fromkeys(launch.kernel for launch in launches(body))
     sharings = {kernel: over_pieces(kernel, alignment) for kernel in kernels}
     if all(sharing.kernel is kernel for kernel, sharing in sharings.items()):
         return body

@@ -28,7 +28,7 @@ from tinyhlo.schedule.program import (
     Swap,
     Switch,
     While,
-    statements,
+    launches,
 )
 from tinyhlo.schedule.values import base, in_memory
 
@@ -38,14 +38,12 @@ Bytes = tuple[Place, int, int]  # of a kind of memory, from one byte to another
 
 def verify_program(program: Program) -> None:
     """Raises VerificationError at the first promise that is broken."""
-    kernels = {s.kernel: None for s in statements(program.body) if isinstance(s, Launch)}
-    for kernel in kernels:
+    for kernel in dict.fromkeys(launch.kernel for launch in launches(program.body)):
         for problem in unsafe_reads(kernel):
             raise VerificationError(f"kernel {kernel.name}: {problem}")
-    for statement in statements(program.body):
-        if isinstance(statement, Launch):
-            for problem in clashes(statement):
-                raise VerificationError(f"kernel {statement.kernel.name}: {problem}")
+    for launch in launches(program.body):
+        for problem in clashes(launch):
+            raise VerificationError(f"kernel {launch.kernel.name}: {problem}")
     known = {piece(buffer) for buffer in program.inputs}
     known = after(program.body, known)
     for buffer in program.outputs:

@@ -27,7 +27,6 @@ from tinyhlo.schedule.program import (
     Statement,
     Swap,
     While,
-    statements,
 )
 
 # Of what a call puts into the queue: less is launched as fast, more is slow to record.
@@ -92,7 +91,7 @@ class DeviceEntryRenderer(EntryRenderer):
 
     def loop(self, loop: While) -> None:
         """One that is known to run so often is counted here: nobody looks at its flag."""
-        if counted_turns(loop) is None:
+        if loop.counted_trips is None:
             super().loop(loop)
             return
         counter = f"%{self.b.fresh()}.count"
@@ -124,12 +123,6 @@ class DeviceEntryRenderer(EntryRenderer):
             self.leave_on(self.b.value("call i32 @tiny_device_wait(ptr %device)"))
 
 
-def counted_turns(loop: While) -> int | None:
-    """How often a loop runs whose flag nobody looks at; None where somebody must."""
-    launched = [s.kernel for s in statements(loop.condition) if isinstance(s, Launch)]
-    return None if any(kernel.graph.effects for kernel in launched) else loop.trip_count
-
-
 def recorded(program: Program, launches: Mapping[Kernel, int]) -> int:
     """How much every call puts into the queue; 0 where that is not to be recorded. `launches` of
     each kernel of the device's."""
@@ -153,7 +146,7 @@ def queued_by(statement: Statement, launches: Mapping[Kernel, int]) -> int | Non
         case Swap():
             return 0
         case While(body=body):
-            turns, count = counted_turns(statement), queued(body, launches)
+            turns, count = statement.counted_trips, queued(body, launches)
             return None if turns is None or count is None else turns * count
         case _:  # a branch: the host looks at its selector
             return None

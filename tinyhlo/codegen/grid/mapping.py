@@ -154,13 +154,12 @@ def across(segments: Sequence[Body]) -> tuple[list[Body], tuple[Memory, ...]]:
     for position, segment in enumerate(segments):
         own = {s.name for s in segment if isinstance(s, Declare)}
         types |= {s.name: s.value.dtype for s in segment if isinstance(s, Declare)}
-        taken = [n for n in types if n in names_in(segment) | names_set(segment) and n not in own]
+        changed = names_set(segment)
+        used = (names_in(segment) | changed) - own
         later = tuple(s for other in segments[position + 1 :] for s in other)
-        needed = names_in(later) | names_set(later)
         redeclared = {s.name for s in later if isinstance(s, Declare)}
-        given = [
-            n for n in types if n in names_set(segment) and n in needed and n not in redeclared
-        ]
+        needed = ((names_in(later) | names_set(later)) & changed) - redeclared
+        taken, given = ([n for n in types if n in names] for names in (used, needed))
         for name in (*taken, *given):
             memories.setdefault(name, Memory(f"kept_{name}", types[name], 1, local=True))
         before = tuple(Declare(name, Load(memories[name], ZERO)) for name in taken)

@@ -170,7 +170,7 @@ class Divider:
     def groups(self, part: Var, place: Var, body: Body) -> Loop:
         """A group for each part of each sum."""
         group = Var("group", part.extent * place.extent)
-        return Loop(group, Axis.GRID, (*both(group, part, place), *dealt(body, self.items)))
+        return Loop(group, Axis.GRID, (*recovered(group, (part, place)), *dealt(body, self.items)))
 
     def columns(self, part: Var, place: Var, body: Body) -> Loop:
         """An item for each part of each sum: a group has neighbours of one part, or, where they are
@@ -178,7 +178,7 @@ class Divider:
         count = place.extent
         if count < FEW:
             flat = Var("flat", count * part.extent)
-            head = both(flat, part, place)
+            head = recovered(flat, (part, place))
             return by_item(flat.extent, self.items, lambda at: (Bind(flat, at), *head, *body))
         items = min(self.items, round_up(count, FEW))
         blocks = ceil_div(count, items)
@@ -188,12 +188,6 @@ class Divider:
         inner = (Bind(part, number), Bind(place, column), *body)
         inner = guarded(inner, Condition(column, 0, count))
         return Loop(group, Axis.GRID, (Loop(item, Axis.ITEM, inner),))
-
-
-def both(flat: Var, part: Var, place: Var) -> Body:
-    """Which part of which sum number `flat` is."""
-    found = unravel(index(flat), (part.extent, place.extent))
-    return tuple(Bind(var, at) for var, at in zip((part, place), found, strict=True))
 
 
 def row_of(variables: Sequence[Var]) -> Index:
@@ -216,12 +210,23 @@ def first_free(body: Sequence[Statement], needs: Body) -> int:
 
 
 def starts_of(variables: Sequence[Var], before: Body, loop: Loop) -> dict[str, Literal]:
-    """What each register of a loop starts from in a part; none where it cannot be cut in parts."""
+    """The neutral element that each register of a loop starts from in a part; none where it cannot
+    be cut in parts, as one that starts from no such element cannot."""
     if loop.count is not None or not only_accumulates((loop,)):
         return {}
     if variables and not all(isinstance(s, Declare) or short(s) for s in before):
         return {}
-    return neutral(loop, before) or {}
+    declared = {s.name: s.value for s in before if isinstance(s, Declare)}
+    found: dict[str, Literal] = {}
+    for group, combiner in ways_together((loop,)).items():
+        for name in group:
+            value = declared.get(name)
+            if value is not None and isinstance(combiner, Op):
+                value = identity(combiner, value.dtype)
+            if not isinstance(value, Literal):
+                return {}
+            found[name] = value
+    return found
 
 
 def renamed(body: Body, names: Mapping[str, str]) -> Body:
@@ -242,19 +247,3 @@ def put_together(loop: Loop, loads: Mapping[str, Load]) -> Body:
         else:
             merging.append(combine(group, way, [loads[name] for name in group]))
     return tuple(merging)
-
-
-def neutral(loop: Loop, before: Body) -> dict[str, Literal] | None:
-    """What each register of a loop starts from in a part; None where it does not start from a
-    neutral element known by now."""
-    declared = {s.name: s.value for s in before if isinstance(s, Declare)}
-    found: dict[str, Literal] = {}
-    for group, combiner in ways_together((loop,)).items():
-        for name in group:
-            value = declared.get(name)
-            if value is not None and isinstance(combiner, Op):
-                value = identity(combiner, value.dtype)
-            if not isinstance(value, Literal):
-                return None
-            found[name] = value
-    return found or None

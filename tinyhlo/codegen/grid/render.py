@@ -5,7 +5,7 @@ device_code(kernels, target).source  ->  KERNEL(256) void k0_add(GLOBAL const f3
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import field, replace
 from string import ascii_lowercase
 
@@ -86,11 +86,9 @@ def render(
             own = f"{symbol}_{number}" if len(pieces) > 1 else symbol
             used = memories_in(piece.body)
             taken = tuple(image for image in images if image in used)
-            text, arguments, asked = function(
-                loops, piece, target, own, tables, offsets, taken, functions
-            )
+            text, dispatch = function(loops, piece, target, own, tables, offsets, taken, functions)
             texts.append(text)
-            dispatches.append(Dispatch(own, piece.groups, piece.items, arguments, taken, asked))
+            dispatches.append(dispatch)
     if loops.turns:
         dispatches += turn_by_turn(loops, loops.turns, target, symbol, offsets, functions, texts)
     return DeviceKernel(tuple(dispatches), scratch_bytes)
@@ -109,11 +107,11 @@ def turn_by_turn(
     each: list[Dispatch] = []
     for letter, piece in zip(ascii_lowercase, pieces_of_turn(turns, target), strict=False):
         own = f"{symbol}_{letter}"
-        text, arguments, asked = function(
+        text, dispatch = function(
             loops, piece, target, own, {}, offsets, (), functions, turns.numbers
         )
         texts.append(text)
-        each.append(Dispatch(own, piece.groups, piece.items, arguments, (), asked))
+        each.append(dispatch)
     first, width = offsets[turns.numbers], turns.numbers.dtype.itemsize
     return [
         replace(dispatch, groups=count, last_start=first + number * width)
@@ -160,13 +158,12 @@ def function(
     symbol: str,
     tables: Mapping[Memory, str],
     offsets: Mapping[Memory, int],
-    images: Sequence[Memory],
+    images: tuple[Memory, ...],
     functions: Functions,
     last: Memory | None = None,
-) -> tuple[str, tuple[int, ...], int]:
-    """The text of one dispatch, which arguments of the kernel it takes, and for how many bytes of
-    shared memory its launch asks. `last` is memory in scratch that begins where each dispatch
-    says."""
+) -> tuple[str, Dispatch]:
+    """A dispatch and the text of what it runs. `last` is memory in scratch that begins where each
+    dispatch says."""
     used, count = memories_in(piece.body), len(loops.reads) + len(loops.writes)
     taken = Taken()
     take_arrays(taken, loops, used)
@@ -193,7 +190,8 @@ def function(
     grids = any(isinstance(s, Loop) and s.axis is Axis.ITEM for s in below(piece.body))
     together = loops.together if grids else 0
     text = kernel_text(target.device, symbol, piece.items, taken.parameters, lines, together)
-    return text, tuple(taken.arguments), asked
+    arguments = tuple(taken.arguments)
+    return text, Dispatch(symbol, piece.groups, piece.items, arguments, images, asked)
 
 
 def take_arrays(taken: Taken, loops: LoopProgram, used: Container[Memory]) -> None:

@@ -41,6 +41,7 @@ from tinyhlo.schedule.program import (
     Swap,
     Switch,
     While,
+    launches,
     statements,
 )
 from tinyhlo.target import Target
@@ -57,7 +58,7 @@ class Resident(NamedTuple):
 
     @property
     def kernels(self) -> list[Kernel]:
-        return [s.kernel for s in statements(self.block) if isinstance(s, Launch)]
+        return [launch.kernel for launch in launches(self.block)]
 
 
 def gathered(
@@ -99,7 +100,7 @@ class Gather:
         """Whether a kernel takes all arrays of a row, and its tables, which some devices take as
         arrays too."""
         buffers = len(set(everything(row)))
-        kernels = {s.kernel for s in statements(row) if isinstance(s, Launch)}
+        kernels = {launch.kernel for launch in launches(row)}
         arrays = buffers + sum(self.tables[kernel] for kernel in kernels)
         return buffers <= MOST_BUFFERS and arrays <= (self.target.arguments or arrays)
 

@@ -6,13 +6,15 @@
         data[..] = x[..]                      # neighbours load neighbours
         synchronize
         total = sum of the item's 9 elements  # next to each other in `data`
-        totals[item] = total                  # prefixes of these in 8 steps (Hillis and Steele)
+        totals[item] = total                  # prefixes of these in 8 steps
         data[..] = prefixes from there        # each item its own again
         synchronize
         y[..] = data[..]
 
 A row of several blocks takes three pieces: the sum of each block, where each begins, the blocks.
 Where there are many rows, side by side, each is an item's own.
+
+Source: Hillis and Steele, Data Parallel Algorithms, 1986 (`of_items`).
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ from tinyhlo.codegen.loops import (
 from tinyhlo.codegen.lowering.fused import Conditions, Lowering
 from tinyhlo.ir.graph import Scan
 from tinyhlo.ir.index import Condition, Index, Var, constant, index, linear, unravel
+from tinyhlo.ir.ops import Op
 from tinyhlo.numbers import ceil_div
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
@@ -174,26 +177,15 @@ class Rows:
         turn, own = Var("turn", each), Var("own", each)
         side = index(turn) * items + index(item)
         mine = index(item) * each + index(own)
-        running, at = Read(RUNNING, dtype), index(item)
+        running = Read(RUNNING, dtype)
         body: list[Statement] = [
             Loop(turn, Axis.SERIAL, (Store(data, side, source(row, first + side)),)),
             Synchronize(),
             Declare(RUNNING, self.neutral),
             Loop(own, Axis.ORDERED, (Accumulate(RUNNING, op, Load(data, mine)),)),
-            Store(totals, at, running),
-            Synchronize(),
         ]
-        step = 1
-        while step < items:
-            left = Guard((Condition(at, step, items),), Load(totals, at - step), self.neutral)
-            body += [
-                Declare(f"left{step}", left),
-                Synchronize(),
-                Store(totals, at, apply(op, (Read(f"left{step}", dtype), Load(totals, at)), dtype)),
-                Synchronize(),
-            ]
-            step *= 2
-        before = Guard((Condition(at, 1, items),), Load(totals, at - 1), self.neutral)
+        prefixes, before = of_items(totals, item, op, running)
+        body += prefixes
         if sums is not None:
             begun = Guard(
                 (Condition(block, 1, blocks),), Load(sums, index(group) - 1), self.neutral
@@ -214,3 +206,21 @@ class Rows:
         ]
         inner = (Allocate(data), Allocate(totals), Loop(item, Axis.ITEM, tuple(body)))
         return Loop(group, Axis.GRID, inner)
+
+
+def of_items(totals: Memory, item: Var, op: Op, own: Expression) -> tuple[Body, Expression]:
+    """What each item of a group has of its `own` becomes, in `totals`, that of all up to it; and
+    what that is of those before it. All items wait at the end."""
+    at, neutral, left = index(item), identity(op, own.dtype), Read("left", own.dtype)
+
+    def before(step: int) -> Expression:
+        return Guard((Condition(at, step, item.extent),), Load(totals, at - step), neutral)
+
+    body: list[Statement] = [Store(totals, at, own), Synchronize()]
+    step = 1
+    while step < item.extent:
+        both = apply(op, (left, Load(totals, at)), own.dtype)
+        body += [Declare(left.name, before(step)), Synchronize()]
+        body += [Store(totals, at, both), Synchronize()]
+        step *= 2
+    return tuple(body), before(1)

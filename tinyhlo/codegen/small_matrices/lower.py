@@ -16,9 +16,8 @@ from math import prod
 
 from tinyhlo.codegen.expressions import literal
 from tinyhlo.codegen.grid.mapping import by_item
-from tinyhlo.codegen.lapack import letter, routine
+from tinyhlo.codegen.lapack import TriangularSystem, letter, routine
 from tinyhlo.codegen.loops import Allocate, Axis, Bind, Body, Loop, LoopProgram
-from tinyhlo.codegen.lowering.fused import Position
 from tinyhlo.codegen.moves.parallel import PARALLEL_WORK
 from tinyhlo.codegen.small_matrices.eigenvalues import Eigenvalues
 from tinyhlo.codegen.small_matrices.elimination import cholesky, solve
@@ -29,7 +28,6 @@ from tinyhlo.codegen.small_matrices.matrices import by_columns, by_rows
 from tinyhlo.codegen.small_matrices.singular import SingularValues
 from tinyhlo.ir.dtypes import I32
 from tinyhlo.ir.graph import LibraryCall
-from tinyhlo.ir.index import Index, constant
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
@@ -103,29 +101,15 @@ def factor_cholesky(group: Group) -> Body:
 
 
 def solve_triangle(group: Group) -> Body:
-    """X op(A) = B is solved as op(A)' X' = B'."""
-    rows = group.rows
-    left = letter(group.call, "side") == "L"
-    turned = (letter(group.call, "trans_x") == "N") != left
-    lower = (letter(group.call, "uplo") == "L") != turned
-
-    def row(i: Index) -> Index:
-        return i if lower else constant(rows - 1) - i
-
-    def of_triangle(i: Index, j: Index) -> Position:
-        return by_rows(row(i), row(j)) if turned else by_columns(row(i), row(j))
-
-    def of_solution(i: Index, c: Index) -> Position:
-        return by_columns(row(i), c) if left else by_rows(row(i), c)
-
-    t = group.scratch("t", rows, rows, of_triangle)
-    x = group.scratch("x", rows, group.columns, of_solution)
-    inverses, divides = group.scratch("inverses", rows, 2), letter(group.call, "diag") == "N"
+    rows, system = group.rows, TriangularSystem(group.call)
+    t = group.scratch("t", rows, rows, system.of_triangle)
+    x = group.scratch("x", rows, group.columns, system.of_solution)
+    inverses = None if system.unit else group.scratch("inverses", rows, 2)
     return (
         *group.read(0, t),
         *group.read(1, x),
-        *(Allocate(inverses.memory) for _ in range(divides)),
-        *solve(t, x, inverses if divides else None, group.width),
+        *([Allocate(inverses.memory)] if inverses is not None else []),
+        *solve(t, x, inverses, group.width),
         *group.write(x, 0),
     )
 

@@ -163,11 +163,9 @@ class Writer:
                 return [["copy", self.number(source), self.number(target), words]]
             case Swap(first=first, second=second):
                 return [["swap", self.number(first), self.number(second)]]
-            case While(condition=condition, flag=flag, body=body, trip_count=count):
+            case While(condition=condition, flag=flag, body=body):
                 inner = self.block(condition), self.number(flag), self.block(body)
-                launched = (s.kernel for s in statements(condition) if isinstance(s, Launch))
-                acts = any(kernel.graph.effects for kernel in launched)
-                return [["while", *inner, None if acts else count]]
+                return [["while", *inner, statement.counted_trips]]
             case Switch(selector=selector, blocks=blocks):
                 return [["switch", self.number(selector), [self.block(b) for b in blocks]]]
 

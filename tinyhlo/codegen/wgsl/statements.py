@@ -7,6 +7,7 @@ are ranges of one memory of words.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
 from tinyhlo.codegen.c.arithmetic import Functions
 from tinyhlo.codegen.c.groups import GroupStatements
@@ -44,8 +45,10 @@ class WgslValues(Values):
     language = WGSL
     memories: Collection[Memory] = ()
 
-    def __init__(self, target: Target, names: Mapping[Memory, str], functions: Functions) -> None:
-        super().__init__(target, names, functions)
+    def __init__(
+        self, target: Target, names: Mapping[Memory, str], functions: Functions, *group: Any
+    ) -> None:
+        super().__init__(target, names, functions, *group)
         self.hidden: set[str] = set()  # names that no compiler sees through
 
     def apply(self, e: Apply) -> str:
@@ -117,8 +120,7 @@ class WgslStatements(WgslValues, GroupStatements):
         alone: bool,
         symbol: str,
     ) -> None:
-        GroupStatements.__init__(self, target, names, functions, items, alone)
-        self.hidden: set[str] = set()  # names that no compiler sees through
+        super().__init__(target, names, functions, items, alone)
         self.memories = frozenset(names)
         self.symbol = symbol
 

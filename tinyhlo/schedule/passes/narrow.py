@@ -83,7 +83,7 @@ def narrow(graph: Graph, still: frozenset[int] = frozenset()) -> Graph:
             return region
         return Rows(region.axes, tuple(new[place] for place in region.places))
 
-    for node in in_order(graph, needs):
+    for node in places_first(graph, needs):
         need = needs.get(node)
         if isinstance(node, Output) and node.inputs[0] in needs:
             given[node], source = given.get(node.inputs[0]), new[node.inputs[0]]
@@ -119,7 +119,7 @@ def invariants(node: Node) -> frozenset[int]:
     return frozenset(k for k in range(len(node.inputs)) if node.is_invariant(k))
 
 
-def in_order(graph: Graph, needs: Mapping[Node, Need]) -> list[Node]:
+def places_first(graph: Graph, needs: Mapping[Node, Need]) -> list[Node]:
     """The nodes of a graph, inputs before users and places before rows at them."""
     rows = (rows_read(needs.get(node)) for node in graph.nodes())
     places = (place for each in rows if each is not None for place in each.places)

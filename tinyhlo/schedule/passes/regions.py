@@ -11,7 +11,7 @@ from math import gcd
 from typing import NamedTuple, Union
 
 from tinyhlo.ir import build
-from tinyhlo.ir.dtypes import I32, I64
+from tinyhlo.ir.dtypes import index_dtype
 from tinyhlo.ir.graph import MultiReduce, Node, Shape, Sort, TensorType
 from tinyhlo.ir.simplify import step
 from tinyhlo.records import dataclass
@@ -119,7 +119,7 @@ def taken(value: Node, given: Region, region: Region) -> Node:
 def gathered(value: Node, rows: Rows) -> Node:
     """The rows of a whole value."""
     shape = shape_in(rows, value.shape)
-    dtype = I32 if max(value.shape) < 1 << 31 else I64
+    dtype = index_dtype(value.shape)
     along = range(rows.rank)
     indices: dict[int, Node] = {
         axis: step(build.broadcast(place, shape, along))

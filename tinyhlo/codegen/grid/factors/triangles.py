@@ -1,7 +1,7 @@
 """Triangular systems, block of rows by block of rows.
 
-In: a call of `trsm` on a device. Out: a LoopProgram, whose turns are one grid. All cases become
-T X = B for a lower triangle T, of which B is copied to scratch:
+In: a call of `trsm` on a device. Out: a LoopProgram, whose turns are one grid. Of the system that
+`codegen/lapack.py` makes of all cases, T X = B, B is copied to scratch:
 
     for turn in 16 dispatched:
       for group in 64 grid:                       # 64 rows behind the block, 64 columns
@@ -24,7 +24,7 @@ from tinyhlo.codegen.expressions import Guard, IndexValue, Load, Memory, Read, l
 from tinyhlo.codegen.grid.factors.blocks import Blocked, Element, loads, multiply_add
 from tinyhlo.codegen.grid.factors.calls import BLOCK, ITEMS, TILE
 from tinyhlo.codegen.grid.mapping import by_item
-from tinyhlo.codegen.lapack import letter
+from tinyhlo.codegen.lapack import TriangularSystem
 from tinyhlo.codegen.loops import (
     Allocate,
     Axis,
@@ -38,25 +38,21 @@ from tinyhlo.codegen.loops import (
     Turns,
     guarded,
 )
-from tinyhlo.codegen.lowering.fused import Position
 from tinyhlo.ir.dtypes import I32
 from tinyhlo.ir.graph import LibraryCall
-from tinyhlo.ir.index import Condition, Index, Var, constant, index, linear, unravel
+from tinyhlo.ir.index import Condition, Index, Var, index, linear, unravel
 from tinyhlo.numbers import ceil_div
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
 
 
 class Triangles(Blocked):
-    """X op(A) = B is solved as op(A)' X' = B', and upper triangles from their last row on."""
+    """The solution of a triangular system."""
 
     def __init__(self, kernel: Kernel, call: LibraryCall, target: Target) -> None:
         super().__init__(kernel, call, target)
         self.columns = call.results[0].size // (self.batch * self.rows)
-        self.left = letter(call, "side") == "L"
-        self.turned = (letter(call, "trans_x") == "N") != self.left
-        self.lower = (letter(call, "uplo") == "L") != self.turned
-        self.unit = letter(call, "diag") == "U"
+        self.system = TriangularSystem(call)
         self.across = ceil_div(self.columns, TILE)
         size = self.batch * self.rows * self.columns
         self.rest = Memory("rest", self.dtype, size, local=True)
@@ -69,18 +65,6 @@ class Triangles(Blocked):
         loops = self.lowering.program(body, (f"{self.count} blocks of {BLOCK} rows",))
         return replace(loops, turns=turns)
 
-    # --- where elements are --------------------------------------------------------------------
-
-    def row(self, i: Index) -> Index:
-        return i if self.lower else constant(self.rows - 1) - i
-
-    def of_triangle(self, i: Index, j: Index) -> Position:
-        at = self.row(i), self.row(j)
-        return at if self.turned else (at[1], at[0])
-
-    def of_solution(self, i: Index, column: Index) -> Position:
-        return (column, self.row(i)) if self.left else (self.row(i), column)
-
     def in_rest(self, matrix: Index, i: Index, column: Index) -> Index:
         return linear((matrix, i, column), (self.batch, self.rows, self.columns))
 
@@ -91,7 +75,7 @@ class Triangles(Blocked):
 
         def of(number: Index) -> Body:
             matrix, i, column = unravel(number, (self.batch, self.rows, self.columns))
-            value = self.operand(1, matrix, self.of_solution(i, column))
+            value = self.operand(1, matrix, self.system.of_solution(i, column))
             counted = Store(self.numbers, number, IndexValue(number, I32))
             store = Store(self.rest, number, value)
             return (store, *guarded((counted,), Condition(number, 0, self.count)))
@@ -132,27 +116,27 @@ class Triangles(Blocked):
 
         def of(i: Index, j: Index) -> Body:
             held = Condition(self.first + i, 0, self.rows), Condition(i - j, 0, BLOCK)
-            at = self.of_triangle(self.first + i, self.first + j)
+            at = self.system.of_triangle(self.first + i, self.first + j)
             value = self.operand(0, matrix, at)
             one, same = literal(1, self.dtype), IndexValue(i, I32).equals(IndexValue(j, I32))
-            value = where(same, one if self.unit else one / value, value)
+            value = where(same, one if self.system.unit else one / value, value)
             inside = Guard(held, value, literal(0, self.dtype))
             spot = j * BLOCK + (i + (BLOCK - 1) - j) % BLOCK
             return (Store(triangle, spot, inside),)
 
-        return self.each(BLOCK, item, ITEMS, not self.turned, of)
+        return self.each(BLOCK, item, ITEMS, not self.system.turned, of)
 
     def rows_below(self, below: Memory, matrix: Index, tile: Index, item: Var) -> Statement:
         """The triangle's rows of a tile, in the columns of the turn."""
 
         def of(line: Index, place: Index) -> Body:
             row = self.behind + tile * TILE + line
-            at = self.of_triangle(row, self.first + place)
+            at = self.system.of_triangle(row, self.first + place)
             held = (Condition(row, 0, self.rows),)
             value = Guard(held, self.operand(0, matrix, at), literal(0, self.dtype))
             return (Store(below, line * self.pitch + place, value),)
 
-        return self.each(TILE, item, ITEMS, not self.turned, of)
+        return self.each(TILE, item, ITEMS, not self.system.turned, of)
 
     def substituted(self, triangle: Memory, found: Memory, item: Var, k: Index) -> Body:
         """Row k of an item's column, which is in b0, and what it changes in those behind it."""
@@ -175,11 +159,11 @@ class Triangles(Blocked):
         def of(line: Index, place: Index) -> Body:
             i, column = self.first + place, side * TILE + line
             held = Condition(i, 0, self.rows), Condition(column, 0, self.columns)
-            at = (*unravel(matrix, self.batch_shape), *self.of_solution(i, column))
+            at = (*unravel(matrix, self.batch_shape), *self.system.of_solution(i, column))
             value = Load(found, line * self.pitch + place)
             return guarded((Store(memory, linear(at, shape), value),), *held)
 
-        return self.each(TILE, item, ITEMS, not self.left, of)
+        return self.each(TILE, item, ITEMS, not self.system.left, of)
 
     def product_below(
         self, below: Memory, found: Memory, matrix: Index, tile: Index, side: Index, item: Var

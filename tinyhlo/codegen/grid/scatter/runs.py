@@ -21,6 +21,7 @@ from tinyhlo.codegen.expressions import (
     as_index,
     literal,
 )
+from tinyhlo.codegen.grid.scan import of_items
 from tinyhlo.codegen.loops import (
     Accumulate,
     Allocate,
@@ -187,22 +188,7 @@ def quad(number: Expression, apart: Expression, mirrored: bool) -> tuple[Express
 
 def summed(counts: Memory, item: Var, mine: Read, total: Read) -> Body:
     """The count of each item in the register `mine` becomes the sum of those of the items before;
-    `total` is the sum of all (Hillis and Steele)."""
-    at, items = index(item), item.extent
-    body: list[Statement] = [Store(counts, at, mine), Synchronize()]
-    step = 1
-    while step < items:
-        left = Guard((Condition(at, step, items),), Load(counts, at - step), literal(0, I32))
-        body += [
-            Declare("left", left),
-            Synchronize(),
-            Store(counts, at, Read("left", I32) + Load(counts, at)),
-            Synchronize(),
-        ]
-        step *= 2
-    before = Guard((Condition(at, 1, items),), Load(counts, at - 1), literal(0, I32))
-    return (
-        *body,
-        Declare(mine.name, before),
-        Declare(total.name, Load(counts, constant(items - 1))),
-    )
+    `total` is the sum of all."""
+    prefixes, before = of_items(counts, item, Op.ADD, mine)
+    last = Load(counts, constant(item.extent - 1))
+    return (*prefixes, Declare(mine.name, before), Declare(total.name, last))

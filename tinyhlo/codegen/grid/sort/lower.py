@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from tinyhlo.codegen.expressions import Expression
 from tinyhlo.codegen.grid.sort.merge import Merge, merges
 from tinyhlo.codegen.grid.sort.network import Network
-from tinyhlo.codegen.grid.sort.rows import Rows
-from tinyhlo.codegen.loops import Allocate, Body, If, LoopProgram, Store
+from tinyhlo.codegen.grid.sort.rows import Rows, saved
+from tinyhlo.codegen.loops import Allocate, Body, If, LoopProgram
 from tinyhlo.codegen.lowering.fused import Lowering
 from tinyhlo.ir.graph import Sort
 from tinyhlo.ir.index import Condition, Index, unravel
@@ -39,11 +39,11 @@ def in_order(rows: Rows, target: Target) -> Body:
         return way.body()
     last = min(rows.limit, rows.length - (way.blocks - 1) * way.run)
     best = rows.of((way.blocks - 1) * rows.limit + last)
+    save = saved(best.given, best.length)
 
     def keep(row: Index, along: Index, values: Sequence[Expression]) -> Body:
         block, place = unravel(along, (way.blocks, way.run))
-        at = row * best.length + block * rows.limit + place
-        stores = tuple(Store(m, at, v) for m, v in zip(best.given, values, strict=True))
+        stores = save(row, block * rows.limit + place, values)
         return (If((Condition(place, 0, rows.limit),), stores),)
 
     return (*map(Allocate, best.given), way.in_blocks(keep, rows.limit), *in_order(best, target))

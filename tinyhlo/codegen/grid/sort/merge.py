@@ -27,7 +27,7 @@ from tinyhlo.codegen.expressions import (
     literal,
     where,
 )
-from tinyhlo.codegen.grid.sort.rows import Elements, Rows, Save
+from tinyhlo.codegen.grid.sort.rows import Elements, Rows, Save, loaded, saved
 from tinyhlo.codegen.grid.sort.splits import Together, split
 from tinyhlo.codegen.loops import (
     Allocate,
@@ -94,22 +94,11 @@ class Merge:
         length = self.rows.length
         passes = (self.blocks - 1).bit_length()
         both = [self.rows.memories(name, length) for name in ("front", "back")[:passes]]
-
-        def saved(memories: Sequence[Memory]) -> Save:
-            def save(row: Index, along: Index, values: Sequence[Expression]) -> Body:
-                place = row * length + along
-                return tuple(Store(m, place, v) for m, v in zip(memories, values, strict=True))
-
-            return save
-
-        def loaded(memories: Sequence[Memory]) -> Elements:
-            return lambda row, along, _: [Load(m, row * length + along) for m in memories]
-
-        steps = [self.in_blocks(saved(both[0]), self.run)]
+        steps = [self.in_blocks(saved(both[0], length), self.run)]
         for number in range(passes):
             source, target = both[number % 2], both[(number + 1) % len(both)]
-            save = self.rows.results if number == passes - 1 else saved(target)
-            steps.append(self.merged(loaded(source), save, 1 << number))
+            save = self.rows.results if number == passes - 1 else saved(target, length)
+            steps.append(self.merged(loaded(source, length), save, 1 << number))
         return (*(Allocate(m) for memories in both for m in memories), *steps)
 
     def in_blocks(self, save: Save, wanted: int) -> Statement:

@@ -27,7 +27,7 @@ from tinyhlo.codegen.expressions import (
 )
 from tinyhlo.codegen.grid.mapping import ITEMS
 from tinyhlo.codegen.grid.sizes import shared_itemsize
-from tinyhlo.codegen.grid.sort.rows import Elements, Rows, Save
+from tinyhlo.codegen.grid.sort.rows import Elements, Rows, Save, loaded, saved
 from tinyhlo.codegen.loops import (
     Allocate,
     Axis,
@@ -80,14 +80,7 @@ class Network:
         if self.blocks == 1:
             return (self.in_blocks(self.rows.results),)
         row = self.memories("row", self.rows.count * self.length)
-
-        def kept(number: Index, along: Index, _: Conditions) -> list[Expression]:
-            return [Load(memory, number * self.length + along) for memory in row]
-
-        def keep(number: Index, along: Index, values: Sequence[Expression]) -> Body:
-            place = number * self.length + along
-            return tuple(Store(m, place, v) for m, v in zip(row, values, strict=True))
-
+        kept, keep = loaded(row, self.length), saved(row, self.length)
         first = self.of_blocks(self.elements, keep, True)
         steps: list[Statement] = [*map(Allocate, row), first]
         distance = self.run

@@ -46,7 +46,7 @@ class Rows:
 
     def elements(self, row: Index, along: Index, guards: Conditions) -> list[Expression]:
         if self.given:
-            return [Load(memory, row * self.length + along) for memory in self.given]
+            return loaded(self.given, self.length)(row, along, guards)
         held = self.lowering.guards.setdefault(guards, guards)
         at = self.lowering.position(self.place(row, along))
         return [self.lowering.emit(n, at, self.lowering.root, held) for n in self.root.inputs]
@@ -59,3 +59,18 @@ class Rows:
             assert isinstance(node, Output)
             stores.append(Store(memory, place, values[node.position]))
         return guarded(tuple(stores), Condition(along, 0, self.limit))
+
+
+def loaded(memories: Sequence[Memory], length: int) -> Elements:
+    """Where memories in scratch have them, `length` a row."""
+    return lambda row, along, _: [Load(memory, row * length + along) for memory in memories]
+
+
+def saved(memories: Sequence[Memory], length: int) -> Save:
+    """To such memories."""
+
+    def save(row: Index, along: Index, values: Sequence[Expression]) -> Body:
+        place = row * length + along
+        return tuple(Store(m, place, v) for m, v in zip(memories, values, strict=True))
+
+    return save
