@@ -95,8 +95,8 @@ def repeats_dear_sums(reads: Mapping[Node, Reads], stored: Sequence[Node], rows:
     passes: dict[Node, int] = {}
 
     def passes_of(value: Node) -> int:
-        """In how many passes a value is computed: as often as all that is made of it. To store
-        `e = min(d, s)` and to ask any(e < d) is twice for s too."""
+        """In how many passes over the row a value is computed: in each of every value made of it.
+        Where e = min(d, s) is stored and any(e < d) is asked, s is computed twice."""
         if value not in passes:
             again = (len(at[value]) * passes_of(item) for item, at in reads.items() if value in at)
             passes[value] = max(1, sum(again, int(value in stored)))
@@ -115,7 +115,6 @@ def is_behind_test(value: Node, consumer: Cluster) -> bool:
     """Whether short sums, as those over windows are, lie behind the border of a padded array."""
     if value.type.size <= SERIAL_LIMIT or not 1 < terms_of(value) <= SHORT_SUM:
         return False
-
     pads = [node for node in inside(consumer.items, consumer.reads) if isinstance(node, Pad)]
     return value in map(base, inside(pads, consumer.reads))
 

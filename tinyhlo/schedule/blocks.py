@@ -92,7 +92,7 @@ def schedule_block(
 
 
 def topological_order(planner: Planner) -> list[Cluster]:
-    """A topological order: what makes little of much at once, else the earliest position first."""
+    """A topological order: what makes little of much as early as possible, the rest by position."""
     clusters = planner.fusion.clusters
     waiting = {cluster: len(cluster.before) for cluster in clusters}
     after: dict[Cluster, list[Cluster]] = {cluster: [] for cluster in clusters}
@@ -115,8 +115,8 @@ def topological_order(planner: Planner) -> list[Cluster]:
 
 def makes_little(cluster: Cluster, planner: Planner) -> bool:
     """Whether a kernel reads much that was computed and takes little new memory: the gradient of
-    weights, and their update. Later, all layers' gradients and activations would wait for them.
-    Scalars are what such an update waits for."""
+    weights, and their update. Until it has run, a layer's gradients and activations stay in memory.
+    Scalars, too: such an update may wait for them."""
     if cluster.structure is not None:
         return False
     read = sum(v.type.nbytes for v in cluster.reads if v in planner.fusion.producer)
@@ -272,8 +272,9 @@ def emit_branch(planner: Planner, branch: Branch, statements: list[Statement]) -
 def moved_at_once(
     context: Context, moves: Sequence[tuple[Buffer, Buffer]], changing: Container[Buffer]
 ) -> list[Statement]:
-    """All moves (source, target) as if at once. Large memory `changing` hands is not copied, where
-    nothing else needs the source: what a loop hands on from one place to the next."""
+    """All moves (source, target) as if at once: a parallel copy. Where nothing else needs the
+    source, large memory that is `changing` is swapped, not copied: what a loop hands on from one
+    place to the next."""
     sources = {target: source for source, target in moves if source != target}
     uses = Counter(source for source, _ in moves)
     readers: dict[Buffer, dict[Buffer, None]] = {source: {} for source in uses}

@@ -40,7 +40,7 @@ class Cluster:
         self.latest = self.position
 
     def root(self) -> Cluster:
-        """What this one has become part of, with a shorter way there for the next time."""
+        """What this one has become part of (union-find, with path compression)."""
         root = self
         while root.merged_into is not None:
             root = root.merged_into
@@ -150,7 +150,7 @@ def reaches_around(first: Cluster, last: Cluster) -> bool:
 class Independence:
     """Which clusters are independent, kept up as they merge: one walk from a cluster to another
     costs as much as the graph is deep, and there may be a pair for any two clusters. `needed` and
-    `users`: what each needs and what needs it, directly or not, a bit a cluster."""
+    `users` are transitive closures, a bit a cluster: what each needs and what needs it."""
 
     def __init__(self, clusters: Sequence[Cluster]) -> None:
         self.clusters = clusters

@@ -56,7 +56,7 @@ def shared_copies(block: Block, kernels: KernelTable) -> Block:
             return statement
         target = statement.target
         value = param(0, target.type.shape, target.type.dtype)
-        whole = intern(Reshape, value.type, (value,))
+        whole = intern(Reshape, value.type, (value,))  # `build` would leave it out
         kernel = kernels.kernel([whole], {value: value}, [], {}, {})[0]
         return Launch(kernel, (statement.source,), (target,))
 

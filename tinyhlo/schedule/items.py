@@ -236,8 +236,8 @@ def multiplied(walk: Walk, node: Node) -> Reasons:
 
 
 def taken_apart(walk: Walk, node: Node) -> Reasons:
-    """What a product reads through a reshape that its positions are taken apart for, one by one and
-    again for each row."""
+    """What a product reads through a reshape for which positions are divided, one by one and again
+    for each row."""
     product = find_contraction(node)
     if product is None:
         return

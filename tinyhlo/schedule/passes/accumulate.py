@@ -5,10 +5,11 @@
     a loop's state: c + scatter_add(0, places, u)    ->  scatter_add(c, places, u)
     a result: x - 0.1 * scatter_add(0, places, u)    ->  scatter_add(x, places, -0.1 * u)
 
-The gradient of `y[t]`, or of a row of embeddings, is such an array. What is read so again and again
-has the sum of them as its gradient, and the state of a loop is where they are added up: all of it
-was written and read again for each. To add 0 to a value is to leave it as it is, but for -0, which
-no sum of other zeros is: this is done to states that begin as zeros, and to subtract, to any.
+The gradient of `y[t]`, or of a row of embeddings, is such an array. What is read again and again
+has the sum of them as its gradient, added up in the state of a loop: as whole arrays, they would
+have all of that state read and written for each. Adding 0 leaves every number but -0 as it is, and
+no sum that began as 0 is -0. So this is done to states that begin as zeros, and where something is
+subtracted, to any.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def accumulate(graph: Graph, sums: frozenset[int] = frozenset()) -> Graph:
     """The same Graph if it adds no such arrays; regions of loops and branches included. `sums`: the
     params of a loop's body that begin as zeros."""
     nodes = graph.nodes()
-    padded = bool(sums) and any(map(is_padded, nodes))  # which is read as it goes elsewhere
+    padded = bool(sums) and any(map(is_padded, nodes))  # elsewhere a Pad needs no memory
     if not (padded or has_control_flow(nodes) or any(map(is_few, nodes))):
         return graph
     users = users_of(nodes)

@@ -148,10 +148,10 @@ def is_worth_stacking(node: Node, lift: Lift, target: Target) -> bool:
     if product is None or trips is None:
         return False
     count = lift.rows[node].inputs[0].shape[0]
-    still = [side for side in (product, product.turned) if side.right in lift.still]
-    if len(still) != 1:
+    sides = [side for side in (product, product.turned) if side.right in lift.invariant]
+    if len(sides) != 1:
         return False
-    rows, columns = product.extent(still[0].m), product.extent(still[0].n)
+    rows, columns = product.extent(sides[0].m), product.extent(sides[0].n)
     depth = product.extent(product.k)
     matrix = product.extent(product.batch) * columns * depth * node.dtype.itemsize
     return (
@@ -164,20 +164,19 @@ def is_worth_stacking(node: Node, lift: Lift, target: Target) -> bool:
 
 
 def worth_keeping(lift: Lift) -> Iterator[Node]:
-    """Still values that cost more to compute than to read, or are only read where they are in
+    """Invariant values that cost more to compute than to read, or are only read where they are in
     memory, as they are used outside of others."""
     nodes = lift.loop.body.nodes()
     trips = MANY_TRIPS if lift.loop.trip_count is None else lift.loop.trip_count
     taken = [(node, gathered(node)) for node in nodes if isinstance(node, Gather)]
     sources = {v for n, v in taken if is_taken_often(n, v, work_of(v), times=trips)}
-    alone = {n for n in lift.still if is_dear(n) or (n in sources and not is_leaf(n))}
+    alone = {n for n in lift.invariant if is_dear(n) or (n in sources and not is_leaf(n))}
     dear: set[Node] = set()
     for node in nodes:
-        if node in alone or (node in lift.still and any(c in dear for c in node.inputs)):
+        if node in alone or (node in lift.invariant and any(c in dear for c in node.inputs)):
             dear.add(node)
-    pending = [
-        child for node in nodes if node not in lift.still for child in node.inputs if child in dear
-    ]
+    changing = [node for node in nodes if node not in lift.invariant]
+    pending = [child for node in changing for child in node.inputs if child in dear]
     pending += [node for node in lift.loop.body.results if node in dear]
     seen: set[Node] = set()
     while pending:
@@ -193,14 +192,14 @@ def worth_keeping(lift: Lift) -> Iterator[Node]:
 
 
 def places_of(lift: Lift) -> Iterator[Node]:
-    """Still integers that tell where a gather or scatter reads or writes, wrapped and held within
+    """Invariant integers that tell where a gather or scatter reads or writes, wrapped and held in
     bounds. Such loops do one element after the other, so what costs nothing in vectors is most of
     their time. And what a loop further in was given of them."""
     for node in lift.loop.body.nodes():
-        if node in lift.still:
+        if node in lift.invariant:
             continue
         for where in (below_views(given, ARRANGED) for given in places_given(node)):
-            if where in lift.still and isinstance(where, Elementwise) and is_read_alike(where):
+            if where in lift.invariant and isinstance(where, Elementwise) and is_read_alike(where):
                 yield where
 
 

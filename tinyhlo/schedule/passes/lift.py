@@ -1,10 +1,11 @@
 """Values of a loop's body that can be computed before the loop.
 
-In: a Loop. Out: which nodes of its body are *still* (made of invariant state and constants) or
-*rows* (made of those and of row `i` of invariant arrays), and the same values outside: the value of
-a still one, the values for all `i` at once, along a new first axis, of one made of rows.
+In: a Loop. Out: which nodes of its body are *invariant* (made of state that does not change and
+of constants) or *rows* (made of those and of row `i` of invariant arrays), and the same values
+outside: the value of an invariant one; of one made of rows the values for all `i` at once, along a
+new first axis.
 
-    h + xs[i] @ w        still: xs, w      rows: xs[i], xs[i] @ w      outside: xs @ w
+    h + xs[i] @ w        invariant: xs, w      rows: xs[i], xs[i] @ w      outside: xs @ w
 """
 
 from __future__ import annotations
@@ -40,18 +41,18 @@ class Lift:
 
     def __init__(self, loop: Loop) -> None:
         self.loop = loop
-        self.still: set[Node] = set()
+        self.invariant: set[Node] = set()
         self.rows: dict[Node, Gather] = {}
         self._values: dict[Node, Node] = {}
         self._stacks: dict[Node, Node] = {}
         for node in loop.body.nodes():
             if isinstance(node, Param):
                 if loop.is_invariant(node.position):
-                    self.still.add(node)
-            elif isinstance(node, PURE) and all(child in self.still for child in node.inputs):
-                self.still.add(node)
+                    self.invariant.add(node)
+            elif isinstance(node, PURE) and all(child in self.invariant for child in node.inputs):
+                self.invariant.add(node)
             elif isinstance(node, Gather):
-                if node.inputs[0] in self.still and takes_a_row(node):
+                if node.inputs[0] in self.invariant and takes_a_row(node):
                     self.rows[node] = node
             elif isinstance(node, STACKED) and (row := self.row_of(node)) is not None:
                 self.rows[node] = row
@@ -59,13 +60,13 @@ class Lift:
     def row_of(self, node: Node) -> Gather | None:
         """The row that is all of the operands of `node` that changes."""
         rows = [self.rows[child] for child in node.inputs if child in self.rows]
-        known = all(child in self.rows or child in self.still for child in node.inputs)
+        known = all(child in self.rows or child in self.invariant for child in node.inputs)
         if not rows or not known:
             return None
         return rows[0] if all(key_of(row) == key_of(rows[0]) for row in rows) else None
 
     def value(self, node: Node) -> Node:
-        """A still value outside."""
+        """An invariant value outside."""
         pending = [node]
         while pending:
             each = pending[-1]

@@ -62,14 +62,14 @@ FEWER = 2  # times: a value is computed whole where more of it is read
 FEWER_ROWS, FEWER_ELEMENTS, COLUMNS = 4, 32, 8
 
 
-def narrow(graph: Graph, still: frozenset[int] = frozenset()) -> Graph:
+def narrow(graph: Graph, invariant: frozenset[int] = frozenset()) -> Graph:
     """The same Graph if all that it computes is read; regions of loops and branches included.
 
-    `still`: the params of a loop's body that do not change. Rows of what is computed of them alone
-    are read, not computed in every iteration: `hoist` computes it before the loop."""
-    needs, updates = needs_of(graph, still)
+    `invariant`: the params of a loop's body that do not change. Rows of what is computed of them
+    alone are read, not computed in every iteration: `hoist` computes it before the loop."""
+    needs, updates = needs_of(graph, invariant)
     if updates:
-        return narrow(without(graph, updates), still)
+        return narrow(without(graph, updates), invariant)
     if not any(isinstance(node, WORK) for node in needs):
         needs = {}
         if not has_control_flow(graph.nodes()):
@@ -90,7 +90,7 @@ def narrow(graph: Graph, still: frozenset[int] = frozenset()) -> Graph:
             assert isinstance(source, (MultiReduce, Sort))
             new[node] = intern(Output, source.results[node.position], (source,), node.position)
         elif need is None:
-            within = partial(narrow, still=invariants(node))
+            within = partial(narrow, invariant=invariants(node))
             new[node] = rebuild(node, [new[child] for child in node.inputs], within)
         else:
             pairs = zip(node.inputs, need.asked, strict=True)
@@ -133,10 +133,10 @@ def rows_read(need: Need | None) -> Rows | None:
     return need.asked[0]
 
 
-def needs_of(graph: Graph, still: frozenset[int]) -> tuple[dict[Node, Need], set[UpdateSlice]]:
+def needs_of(graph: Graph, invariant: frozenset[int]) -> tuple[dict[Node, Need], set[UpdateSlice]]:
     """Of values of which a region is read, and of those that read a region; updates of which so
     little is read that they are choices rather."""
-    known = values_of(graph, still) if still else set[Node]()
+    known = values_of(graph, invariant) if invariant else set[Node]()
     asked: dict[Node, Region] = dict.fromkeys((*graph.results, *graph.effects))
     needs: dict[Node, Need] = {}
     updates: set[UpdateSlice] = set()

@@ -41,14 +41,14 @@ class Panels:
 
 
 def find_panels(node: Node, lift: Lift, target: Target) -> Panels | None:
-    """The still matrix of a product that gains from panels."""
+    """The invariant matrix of a product that gains from panels."""
     product = find_contraction(node)
     if product is None or product.batch or len(product.k) != 1 or node.dtype not in (F32, F64):
         return None
-    still = [side for side in (product, product.turned) if side.right in lift.still]
-    if len(still) != 1 or len(still[0].n) != 1:
+    sides = [side for side in (product, product.turned) if side.right in lift.invariant]
+    if len(sides) != 1 or len(sides[0].n) != 1:
         return None
-    (product,) = still
+    (product,) = sides
     (own,), (depth,), rows = product.n, product.k, product.extent(product.m)
     columns = product.extent((own,))
     vectors = TILE_VECTORS if rows >= FEW_ROWS else ROW_VECTORS
