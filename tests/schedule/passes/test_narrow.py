@@ -166,6 +166,14 @@ def test_a_row_that_is_data() -> None:
     assert computed(narrowed(graph, *ARRAYS, np.array(77, np.int32))) == [(64,), (), ()]
 
 
+def test_some_columns_of_a_row_that_is_data() -> None:
+    place = param(2, (), I32)
+    found = product(build.reshape(X, (128, 16)), W)
+    row = rows(build.slice_(found, (0, 3), (128, 63), (1, 2)), [place], (30,))
+    graph = Graph((X.type, W.type, place.type), (row,))
+    assert computed(narrowed(graph, *ARRAYS, np.array(77, np.int32))) == [(64,)]
+
+
 def test_a_row_of_each() -> None:
     """Of each of four texts another token."""
     places = param(2, (4,), I32)
