@@ -10,6 +10,8 @@ The places of the rows are computed for all iterations at once from the counters
 
 from __future__ import annotations
 
+from weakref import WeakKeyDictionary
+
 import numpy as np
 
 from tinyhlo.ir.build import splat_value
@@ -19,16 +21,24 @@ from tinyhlo.ir.ops import Op
 
 MOST_TRIPS = 1 << 20
 
+Values = dict[Node, np.ndarray | None]  # scalars of the body in every iteration; None: not known
+
+_covered: WeakKeyDictionary[Loop, frozenset[int]] = WeakKeyDictionary()
+
 
 def covered(loop: Loop) -> frozenset[int]:
-    """Positions of state whose value before the loop is never read."""
+    """Positions of state whose value before the loop is never read; found once a loop."""
     trips = loop.trip_count
     if trips is None or not 0 < trips <= MOST_TRIPS:
         return frozenset()
-    return frozenset(k for k in range(len(loop.inputs)) if is_covered(loop, k, trips))
+    if loop not in _covered:
+        known: Values = {}
+        found = (k for k in range(len(loop.inputs)) if is_covered(loop, k, trips, known))
+        _covered[loop] = frozenset(found)
+    return _covered[loop]
 
 
-def is_covered(loop: Loop, position: int, trips: int) -> bool:
+def is_covered(loop: Loop, position: int, trips: int, known: Values) -> bool:
     result = loop.body.results[position]
     if not isinstance(result, UpdateSlice):
         return False
@@ -41,13 +51,13 @@ def is_covered(loop: Loop, position: int, trips: int) -> bool:
         return False
     if is_read(loop, rows, result):
         return False
-    starts = places(loop, start, trips)
-    if starts is None:
+    found = value_of(loop, start, trips, known)
+    if found is None:
         return False
-    reached = np.zeros(rows.shape[0] + 1, np.int64)
-    np.add.at(reached, starts, 1)
-    np.add.at(reached, starts + row.shape[0], -1)
-    return bool(np.all(np.cumsum(reached)[:-1] > 0))
+    extent, count = rows.shape[0], row.shape[0]
+    starts = np.clip(found.astype(np.int64), 0, extent - count)
+    begun, ended = (np.bincount(at, minlength=extent + 1) for at in (starts, starts + count))
+    return bool(np.all(np.cumsum(begun - ended)[:-1] > 0))
 
 
 def is_read(loop: Loop, rows: Param, update: UpdateSlice) -> bool:
@@ -59,23 +69,26 @@ def is_read(loop: Loop, rows: Param, update: UpdateSlice) -> bool:
     return readers != [update] or uses.count(rows) > 1 or uses.count(update) > 1
 
 
-def places(loop: Loop, start: Node, trips: int) -> np.ndarray | None:
-    """A scalar of the body in every iteration, where it depends on counters alone."""
-    known: dict[Node, np.ndarray] = {}
-    for node in topological((start,)):
+def value_of(loop: Loop, scalar: Node, trips: int, known: Values) -> np.ndarray | None:
+    """A scalar of the body in every iteration, where it depends on counters alone; with all that it
+    depends on, it is `known` then."""
+    for node in topological((scalar,)):
+        if node in known:
+            continue
+        value = None
         match node:
             case Param(position=position):
                 value = counted(loop, position, trips)
             case Constant(value=constant) if constant.size == 1:
                 value = np.full(trips, constant.reshape(()))
             case Elementwise(inputs=inputs, op=op) if node.type.size == 1:
-                value = evaluate(op, [known[child] for child in inputs], node.dtype)
+                operands = [value for child in inputs if (value := known[child]) is not None]
+                if len(operands) == len(inputs):
+                    value = evaluate(op, operands, node.dtype)
             case _:
-                value = None
-        if value is None:
-            return None
+                pass
         known[node] = value
-    return known[start].astype(np.int64)
+    return known[scalar]
 
 
 def counted(loop: Loop, position: int, trips: int) -> np.ndarray | None:
