@@ -22,7 +22,7 @@ from rich.table import Table
 from benchmarks import decoding, networks, simulations  # noqa: F401  (they fill MODELS)
 from benchmarks.layers import MODELS
 from benchmarks.record import markdown_table, write_section
-from benchmarks.runner import BACKENDS, Measured, measure, warm_devices
+from benchmarks.runner import BACKENDS, Measured, Rows, failures, measure, ratio, warm_devices
 from benchmarks.workloads import Workload
 
 ALLOWED_ERROR = 5e-2  # bf16 keeps 8 bits, and gradients add up what they lose
@@ -50,7 +50,7 @@ def main() -> int:
     if unknown:
         parser.error(f"no model is called {', '.join(unknown)}; there are {', '.join(MODELS)}")
     devices = warm_devices()
-    rows: dict[str, dict[str, Measured]] = {}
+    rows: Rows = {}
     chosen = options.names or list(MODELS)
     for name in track(chosen, console=Console(stderr=True), description="models"):
         rows[name] = measure(workload(name), devices, options.rounds)
@@ -63,19 +63,15 @@ def main() -> int:
         Console().print(table)
     if not (options.markdown or options.names):
         write_section(section(rows))
-    failures = [f"{n}: {m.failure}" for n, row in rows.items() for m in row.values() if m.failure]
-    for failure in failures:
-        print(failure, file=sys.stderr)
-    return 1 if failures else 0
+    failed = failures(rows)
+    for text in failed:
+        print(text, file=sys.stderr)
+    return 1 if failed else 0
 
 
 def workload(name: str) -> Workload:
     function, arguments = MODELS[name](np.random.default_rng(0))
     return Workload(name, function, lambda: arguments, 0.0, 0.0, ALLOWED_ERROR)
-
-
-def ratio(row: dict[str, Measured], what: str = "seconds") -> float:
-    return getattr(row["cpu"], what) / getattr(row["tiny"], what)
 
 
 def cells(name: str, row: dict[str, Measured]) -> tuple[str, ...]:
@@ -85,7 +81,7 @@ def cells(name: str, row: dict[str, Measured]) -> tuple[str, ...]:
     return (name, MODELS[name].__doc__ or "", *times, f"{ratio(row):.2f}", *compiling, difference)
 
 
-def section(rows: dict[str, dict[str, Measured]]) -> str:
+def section(rows: Rows) -> str:
     """The section of docs/benchmarks.md."""
     compared = [row for row in rows.values() if ratio(row) > 0]  # not those that failed
     text = INTRODUCTION.format(

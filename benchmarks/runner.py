@@ -12,7 +12,7 @@ import math
 import platform
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,9 @@ class Measured:
     error: float = math.nan
 
 
+Rows = dict[str, dict[str, Measured]]  # by workload and backend
+
+
 def run_benchmarks(only: str, rounds: int, json_path: Path | None, list_only: bool) -> int:
     """Run the workloads that `only` names; 0 when all of them ran and agreed.
 
@@ -54,7 +57,7 @@ def run_benchmarks(only: str, rounds: int, json_path: Path | None, list_only: bo
         return 0
     devices = warm_devices()
     console = Console()
-    rows: dict[str, dict[str, Measured]] = {}
+    rows: Rows = {}
     with console.status("") as status:
         for workload in chosen:
             status.update(workload.name)
@@ -66,12 +69,20 @@ def run_benchmarks(only: str, rounds: int, json_path: Path | None, list_only: bo
             for name, row in rows.items()
         }
         json_path.write_text(json.dumps(content, indent=1) + "\n")
-    failed = [
-        f"{n} on {b}: {m.failure}" for n, r in rows.items() for b, m in r.items() if m.failure
-    ]
+    failed = failures(rows)
     for text in failed:
         console.print(text, highlight=False, markup=False, emoji=False, soft_wrap=True)
     return 1 if failed else 0
+
+
+def failures(rows: Rows) -> list[str]:
+    """What failed, and where."""
+    return [f"{n} on {b}: {m.failure}" for n, r in rows.items() for b, m in r.items() if m.failure]
+
+
+def ratio(row: Mapping[str, Measured], what: str = "seconds") -> float:
+    """XLA:CPU's time over tiny's."""
+    return getattr(row["cpu"], what) / getattr(row["tiny"], what)
 
 
 def select(only: str) -> list[Workload]:
@@ -170,7 +181,7 @@ def largest_error(ours: list[np.ndarray], theirs: list[np.ndarray]) -> float:
     return max(scaled_error(a, b) for a, b in zip(ours, theirs, strict=True))
 
 
-def table(rows: dict[str, dict[str, Measured]]) -> Table:
+def table(rows: Rows) -> Table:
     """A row for each workload, their geometric mean last."""
     processor = platform.processor() or platform.machine()
     heading = f"milliseconds a call on {processor}, jax {jax.__version__}"
@@ -182,15 +193,15 @@ def table(rows: dict[str, dict[str, Measured]]) -> Table:
     ratios: list[float] = []
     for name, row in rows.items():
         ours, theirs = row["tiny"], row["cpu"]
-        ratio = theirs.seconds / ours.seconds
-        if not math.isnan(ratio):
-            ratios.append(ratio)
+        faster = ratio(row)
+        if not math.isnan(faster):
+            ratios.append(faster)
         needed = WORKLOADS[name]
         result.add_row(
             name,
             number(1e3 * ours.seconds, ".3f"),
             number(1e3 * theirs.seconds, ".3f"),
-            number(ratio, ".2f"),
+            number(faster, ".2f"),
             number(needed.flops / ours.seconds / 1e9, ".1f"),
             number(needed.bytes / ours.seconds / 1e9, ".1f"),
             number(1e3 * ours.compile_seconds, ".0f"),

@@ -33,7 +33,7 @@ from benchmarks.operations import OPERATIONS, Operation
 from benchmarks.pairs import pairs
 from benchmarks.random_operations import drawn
 from benchmarks.record import markdown_table, write_section
-from benchmarks.runner import BACKENDS, Measured, measure, warm_devices
+from benchmarks.runner import BACKENDS, Measured, Rows, failures, measure, ratio, warm_devices
 from benchmarks.workloads import Workload
 
 SHOWN = 30
@@ -66,7 +66,7 @@ def main() -> int:
     operations = pairs() if options.pairs else operations
     chosen = {name: each for name, each in operations.items() if re.search(options.only, name)}
     devices = warm_devices()
-    found: dict[str, dict[str, Measured]] = {}
+    found: Rows = {}
     console = Console(stderr=True)
     for name, each in track(chosen.items(), console=console, description="operations"):
         found[name] = measured(name, each, devices, options.rounds)
@@ -80,10 +80,10 @@ def main() -> int:
         print(section(rows), end="")
     elif operations is OPERATIONS and not options.only:
         write_section(section(rows))
-    failures = [f"{n}: {m.failure}" for n, row in rows.items() for m in row.values() if m.failure]
-    for failure in failures:
-        print(failure, file=sys.stderr)
-    return 1 if failures else 0
+    failed = failures(rows)
+    for text in failed:
+        print(text, file=sys.stderr)
+    return 1 if failed else 0
 
 
 def measured(
@@ -113,10 +113,6 @@ def array(text: str) -> np.ndarray:
     return np.asarray(values < 0 if kind == "pred" else values).astype(DTYPES[kind])
 
 
-def ratio(row: dict[str, Measured]) -> float:
-    return row["cpu"].seconds / row["tiny"].seconds
-
-
 def cells(
     name: str, row: dict[str, Measured], operations: Mapping[str, Operation] = OPERATIONS
 ) -> tuple[str, ...]:
@@ -126,7 +122,7 @@ def cells(
     return (name, shown, *times, f"{ratio(row):.2f}")
 
 
-def section(rows: dict[str, dict[str, Measured]]) -> str:
+def section(rows: Rows) -> str:
     """The section of docs/benchmarks.md."""
     ratios = [ratio(row) for row in rows.values() if ratio(row) > 0]  # not those that failed
     text = INTRODUCTION.format(

@@ -21,7 +21,7 @@ from tinyhlo.codegen.grid.mapping import Piece, pieces_of
 from tinyhlo.codegen.grid.render import fits_32_bits, large_private
 from tinyhlo.codegen.grid.resident import Resident
 from tinyhlo.codegen.grid.types import check_types
-from tinyhlo.codegen.wgsl.language import GROUPS, prelude, words_of
+from tinyhlo.codegen.wgsl.language import GROUPS, entry_point, prelude, words_of
 from tinyhlo.codegen.wgsl.resident import render_resident
 from tinyhlo.codegen.wgsl.statements import WgslStatements
 from tinyhlo.errors import UnsupportedItem, UnsupportedOp
@@ -162,15 +162,3 @@ def function(
     if piece.groups > GROUPS:
         lines = [f"if (GROUP < {piece.groups}) {{", *(f"  {line}" for line in lines), "}"]
     return entry_point(symbol, piece.items, renderer.shared, [*head, *lines])
-
-
-def entry_point(symbol: str, items: int, shared: Iterable[str], lines: Iterable[str]) -> str:
-    head = (
-        f"@compute @workgroup_size({items})",
-        f"fn {symbol}(",
-        "  @builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) item: u32",
-        ") {",
-        f"  let GROUP = i32(group.x + group.y * {GROUPS}u);",
-        "  let ITEM = i32(item);",
-    )
-    return "\n".join([*shared, *head, *(f"  {line}" for line in lines), "}"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tinyhlo.codegen.c.language import Language
 from tinyhlo.codegen.wgsl import arithmetic, wide
 from tinyhlo.codegen.wgsl.library import BASE, FAR_REMAINDER
@@ -65,6 +67,19 @@ def stored(start: str, place: str, text: str, dtype: DType) -> str:
     elif arithmetic.value_type(dtype) in (I32, F32):
         text = f"bitcast<u32>({text})"
     return f"memory[{start} + {place}] = {text};"
+
+
+def entry_point(symbol: str, items: int, shared: Iterable[str], lines: Iterable[str]) -> str:
+    """The text of one, around its lines and what its group shares."""
+    head = (
+        f"@compute @workgroup_size({items})",
+        f"fn {symbol}(",
+        "  @builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) item: u32",
+        ") {",
+        f"  let GROUP = i32(group.x + group.y * {GROUPS}u);",
+        "  let ITEM = i32(item);",
+    )
+    return "\n".join([*shared, *head, *(f"  {line}" for line in lines), "}"])
 
 
 # The product as two numbers, of halves whose products are exact.

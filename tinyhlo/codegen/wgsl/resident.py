@@ -14,7 +14,7 @@ from tinyhlo.codegen.c.arithmetic import Functions
 from tinyhlo.codegen.expressions import Memory
 from tinyhlo.codegen.grid.lower import lower
 from tinyhlo.codegen.grid.resident import Resident, ResidentBlocks, braced
-from tinyhlo.codegen.wgsl.language import WGSL, words_of
+from tinyhlo.codegen.wgsl.language import WGSL, entry_point, words_of
 from tinyhlo.codegen.wgsl.statements import WgslStatements
 from tinyhlo.schedule.program import Buffer, Kernel, Launch, While
 from tinyhlo.target import Target
@@ -39,16 +39,7 @@ def render_resident(
     lines = renderer.block(resident.block)
     starts = [*renderer.names.values(), *renderer.tables.values()]
     head = [f"var {name} = bases.at[{k // 4}][{k % 4}];" for k, name in enumerate(starts)]
-    text = "\n".join(
-        [
-            *renderer.shared,
-            f"@compute @workgroup_size({renderer.items})",
-            f"fn {symbol}(@builtin(local_invocation_index) item: u32) {{",
-            "  let ITEM = i32(item);",
-            *(f"  {line}" for line in (*head, *lines)),
-            "}",
-        ]
-    )
+    text = entry_point(symbol, renderer.items, renderer.shared, (*head, *lines))
     return ResidentText(text, renderer.values)
 
 
