@@ -1,6 +1,6 @@
 """Dispatch: what a call costs when there is next to nothing to compute.
 
-    python benchmarks/dispatch.py
+    python -m benchmarks.dispatch
 
 Measures `tiny` and XLA:CPU alternately in one process and prints the median over the rounds of
 microseconds per call. Goals: f(x) at most 0.85x of XLA:CPU, 200 in / 200 out at most 1.0x.

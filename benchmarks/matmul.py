@@ -1,6 +1,6 @@
 """Matrix products and convolutions against XLA:CPU: GFLOP/s, and milliseconds to compile.
 
-    python benchmarks/matmul.py [--seconds 5]
+    python -m benchmarks.matmul [--seconds 5]
 
 Both run in this process, in turns, on buffers that exist; the medians are compared. tinyhlo's
 kernel is called through its native entry, XLA's through a compiled jax.jit function.
@@ -9,7 +9,6 @@ kernel is called through its native entry, XLA's through a compiled jax.jit func
 from __future__ import annotations
 
 import argparse
-import ctypes
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,11 +18,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tinyhlo.compiler import run_stages
+from benchmarks.passes import Caller
+from tinyhlo.compiler import compile_stages
 from tinyhlo.config import Config
-from tinyhlo.runtime.arrays import aligned_copy, aligned_empty, pointers
-from tinyhlo.runtime.executable import ENTRY
-from tinyhlo.runtime.jit import link
 
 
 @dataclass(frozen=True)
@@ -67,50 +64,30 @@ CASES = (
 )
 
 
-def native(case: Case, inputs: list[np.ndarray], threads: int):  # type: ignore[no-untyped-def]
-    """(call, outputs, compile seconds) of the case on tinyhlo."""
-    text = jax.jit(case.function).lower(*inputs).as_text()
-    stages = run_stages(text, Config(threads=threads))
-    program, compiled = stages.program, stages.compiled
-    given = [aligned_copy(x) for x in inputs]
-    results = [aligned_empty(buffer.type) for buffer in program.outputs]
-    constants = [aligned_copy(c.value) for c in program.constants]
-    arena = np.empty(program.arena_bytes + 64, np.uint8)
-    start = ctypes.c_void_p(-(-arena.ctypes.data // 64) * 64)
-    linked = link(compiled.pieces, program.name)
-    entry = ENTRY(linked.entry)
-    arguments = pointers(given), pointers(results), start, pointers(constants)
-    keep = given, results, constants, arena, linked
-
-    def call(keep=keep) -> None:  # type: ignore[no-untyped-def]
-        entry(*arguments)
-
-    return call, results, stages.seconds["codegen"]
-
-
 def compare(case: Case, seconds: float, threads: int) -> None:
     generator = np.random.default_rng(0)
     inputs = [generator.standard_normal(shape).astype(np.float32) for shape in case.shapes]
-    call, results, compile_seconds = native(case, inputs, threads)
+    text = jax.jit(case.function).lower(*inputs).as_text()
+    stages, executable = compile_stages(text, Config(cache=0, threads=threads))
+    caller = Caller(executable, inputs)
     given = [jax.device_put(x) for x in inputs]
     compiled = jax.jit(case.function).lower(*given).compile()
     expected = np.asarray(compiled(*given))
-    call()
-    error = np.abs(results[0] - expected).max() / np.abs(expected).max()
+    error = np.abs(caller.results[0] - expected).max() / np.abs(expected).max()
     ours: list[float] = []
     theirs: list[float] = []
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
-        for times, run in ((ours, call), (theirs, lambda: compiled(*given).block_until_ready())):
-            begin = time.perf_counter()
-            run()
-            times.append(time.perf_counter() - begin)
+        ours.append(caller.seconds(1))
+        begin = time.perf_counter()
+        compiled(*given).block_until_ready()
+        theirs.append(time.perf_counter() - begin)
     mine, xla = median(ours), median(theirs)
     scale = 2 * case.multiply_adds / 1e9
     print(
         f"{case.name:22} {scale / mine:8.1f} {scale / xla:8.1f} {xla / mine:7.2f}x "
         f"{scale / min(ours):8.1f} {scale / min(theirs):8.1f} "
-        f"{compile_seconds * 1e3:7.0f} ms  error {error:.0e}",
+        f"{stages.seconds['codegen'] * 1e3:7.0f} ms  error {error:.0e}",
         flush=True,
     )
 

@@ -142,14 +142,14 @@ class Caller:
 
     def __init__(self, executable: Executable, arguments: Sequence[np.ndarray]) -> None:
         given = [aligned_copy(np.asarray(x)) for x in arguments]
-        results = [aligned_empty(type_) for type_ in executable.signature.outputs]
+        self.results = [aligned_empty(type_) for type_ in executable.signature.outputs]
         for output, position in executable.aliases:
-            given[position] = results[output]
+            given[position] = self.results[output]
         arena = aligned_empty(TensorType((executable.arena_bytes,), U8))
         place, constants = arena.ctypes.data, pointers(executable.constants)
-        self.tables = pointers(given), pointers(results), place, constants
+        self.tables = pointers(given), pointers(self.results), place, constants
         self.entry = ENTRY(executable.entry)
-        self.keepalive = executable, given, results, arena
+        self.keepalive = executable, given, arena
         self.least = min(self.seconds(1) for _ in range(2))
         self.count = max(1, int(TURN_SECONDS / TURNS / self.least))
 

@@ -115,7 +115,7 @@ def find_items(graph: Graph, target: Target) -> Items:
         users,
         meeting_points(nodes, users, why),
         taken_as_stored(target),
-        near_bytes(target),
+        0 if target.runs_grids else target.l2_bytes // 2,
         inlined,
         why,
     )
@@ -377,10 +377,6 @@ FOR_STRUCTURES: tuple[Callable[[Walk, Node], Reasons], ...] = (
     places_one_by_one,
     added_across,
 )
-
-
-def near_bytes(target: Target) -> int:
-    return 0 if target.runs_grids else target.l2_bytes // 2
 
 
 def transform_views(node: Node) -> tuple[Node, ...]:
