@@ -124,9 +124,11 @@ def test_runs_are_copied_steps_ahead() -> None:
 
 def test_what_is_no_run_passes_through_registers() -> None:
     """An operand alone, when the other one is copied, into the same places."""
-    step = step_of(kernels(NV, BF16, 64, 64, 61))
+    step = step_of(kernels(NV, BF16, 64, 512, 61))
     assert "copy_4(left" in step and "copy_4(right" not in step and "x1[" in step
     assert "load_matrices_turned(b" in step and "END_COPIES" in step
+    few = step_of(kernels(NV, BF16, 64, 64, 61))
+    assert "load_matrices(a" in few and "copy_4(" not in few  # no step is so far ahead
 
     def positive(x: jnp.ndarray, y: jnp.ndarray) -> jnp.ndarray:
         return wide(jnp.maximum(x, 0), jnp.maximum(y, 0))

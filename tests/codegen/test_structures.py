@@ -41,6 +41,15 @@ def test_scatter_drops_what_is_outside(op: Op, dtype: DType) -> None:
     check(graph, [values((5,), dtype), values((9,), dtype, seed=1), index])
 
 
+def test_updates_that_all_lie_outside_are_nothing() -> None:
+    p, q = param(0, (), F32), param(1, (), F32)
+    combiner = Graph((p.type, q.type), (elementwise(Op.ADD, p, q),))
+    table, updates = param(0, (5, 3), F32), param(1, (4, 3), F32)
+    places = [iota((4, 3), I32, 0) + 5, iota((4, 3), I32, 1)]
+    graph = Graph((table.type, updates.type), scatter([table], [updates], places, combiner, False))
+    check(graph, [values((5, 3)), values((4, 3), seed=1)])
+
+
 def test_updates_are_expected_to_be_inside() -> None:
     """Then nothing jumps back over the update of each turn."""
     p, q = param(0, (), F32), param(1, (), F32)

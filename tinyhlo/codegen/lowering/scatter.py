@@ -62,7 +62,7 @@ def with_operand(
 
 
 def one_by_one(updates: Updates, block: Lowering, start: Index = ZERO) -> Body:
-    """Loops over all updates; their targets begin at `start`."""
+    """Loops over all updates, unless all lie outside; their targets begin at `start`."""
     scope, at = block.nest(block.root, updates.shape)
     values = updates.values(block, at, scope)
     place: list[Index] = []
@@ -71,6 +71,8 @@ def one_by_one(updates: Updates, block: Lowering, start: Index = ZERO) -> Body:
         where = as_index(block.emit(node, at, scope, ()), dtype_bounds(node))
         place.append(where)
         conditions.append(Condition(where, 0, extent))
+    if any(condition.never for condition in conditions):
+        return ()
     own = frozenset(name for i in place if i in at for name in index_free(i))
     stores = updates.stores(start + linear(place, updates.operand), values)
     scope.statements.extend(guarded(stores, *conditions))
