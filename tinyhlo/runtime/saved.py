@@ -286,7 +286,7 @@ def offering(file: bytes) -> Generator[None]:
 
 
 def offered(
-    source: bytes | str, target: Target, config: Config, placement: Placement = HERE
+    source: bytes | str, target: Target, config: Config, placement: Placement
 ) -> Executable | None:
     """The program that is offered, where this process would make the same of its source; None where
     it would not, or knows other callbacks."""
