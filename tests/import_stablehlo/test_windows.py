@@ -68,7 +68,7 @@ def test_gaps_between_elements_are_no_elements(combiner: Combiner) -> None:
 
 @pytest.mark.parametrize("extent", [9, 40])
 def test_windows_of_all_before(extent: int) -> None:
-    """They are scans, which begin with the initial value (XLA begins each part of a long one so)."""
+    """They are scans, which begin with the initial value (XLA begins each part of a long one)."""
     x = np.random.default_rng(0).uniform(0.0, 0.1, (3, extent)).astype("f4")
     sides = (1, extent), (1, 1), ((0, 0), (extent - 1, 0))
     wanted = {
