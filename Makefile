@@ -11,7 +11,7 @@ PYTHON313 ?= $(shell tools/find_python.sh 3.13)
 
 BUILD_INPUTS := pyproject.toml $(wildcard setup.py) \
 	$(wildcard tinyhlo/*/native/*.[ch]) tinyhlo/pjrt_plugin/abi.py packaging/native.py packaging/pjrt_header.py \
-	tinyhlo/runtime/c_compiler.py
+	tinyhlo/runtime/c_compiler.py tinyhlo/version.py
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -224,5 +224,5 @@ clean:  ## remove what the targets made
 
 .PHONY: help venv demo test test-313 test-narrow test-device test-cuda test-hip test-metal test-qcom test-emulated \
 	test-webgpu emulators lint bench conformance jax-suite jax-suite-newest artifacts \
-	fuzz harnesses programs ecosystem bench-workloads bench-sweep bench-random bench-cores bench-pairs bench-models bench-large accuracy docs \
+	fuzz harnesses programs ecosystem bench-workloads bench-sweep bench-random bench-cores bench-pairs bench-passes bench-models bench-large accuracy docs \
 	counts random-programs random-jax random-views clean

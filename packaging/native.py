@@ -20,6 +20,7 @@ import pjrt_header
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "tinyhlo"
 SOURCE_FOLDERS = (PACKAGE / "runtime" / "native", PACKAGE / "pjrt_plugin" / "native")
+VERSION = PACKAGE / "version.py"
 HEADER = PACKAGE / "pjrt_plugin" / "native" / "pjrt_abi.h"
 SUFFIX = ".dylib" if sys.platform == "darwin" else ".so"
 LIBRARY = PACKAGE / "runtime" / "native" / f"libtinyhlo{SUFFIX}"
@@ -42,10 +43,9 @@ LIBRARIES = ("-lpthread", "-ldl", "-lm")
 
 
 def version() -> str:
-    text = (PACKAGE / "version.py").read_text()
-    found = re.search(r'^VERSION = "(.+)"$', text, re.MULTILINE)
+    found = re.search(r'^VERSION = "(.+)"$', VERSION.read_text(), re.MULTILINE)
     if not found:
-        raise SystemExit("tinyhlo/version.py names no VERSION")
+        raise SystemExit(f"{VERSION} names no VERSION")
     return found[1]
 
 
@@ -54,13 +54,18 @@ def sources() -> list[Path]:
     return [path for folder in SOURCE_FOLDERS for path in sorted(folder.glob("*.c"))]
 
 
+def inputs() -> list[Path]:
+    """Everything that the library is made from."""
+    texts = [path for folder in SOURCE_FOLDERS for path in folder.glob("*.[ch]")]
+    return [*texts, VERSION, Path(__file__)]
+
+
 def is_current() -> bool:
-    """True when the library is newer than everything it is made from."""
+    """Whether the library is newer than all of that."""
     if not LIBRARY.exists():
         return False
     made = LIBRARY.stat().st_mtime
-    inputs = [path for folder in SOURCE_FOLDERS for path in folder.glob("*.[ch]")]
-    return all(path.stat().st_mtime < made for path in [*inputs, Path(__file__)])
+    return all(path.stat().st_mtime < made for path in inputs())
 
 
 def write_header() -> None:

@@ -244,6 +244,9 @@ def test_stages_of_an_interpreted_program(
 ) -> None:
     monkeypatch.setenv("TINYHLO_DEVICE", "PYTHON")
     assert main(["show", str(files["text"]), "--stage", "graph"]) == 0
+    monkeypatch.setenv("TINYHLO_DEVICE", "CL:²")  # is no number, though a digit
+    assert main(["show", str(files["text"])]) == 2
+    assert "unknown device 'CL:²'" in capsys.readouterr().err
     monkeypatch.setenv("TINYHLO_DEVICE", "GPU")
     assert main(["show", str(files["text"]), "--stage", "graph"]) == 2
     assert "runs on CPU, CL (CL:1, ...), NV (NV:1, ...)" in capsys.readouterr().err

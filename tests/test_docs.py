@@ -13,6 +13,7 @@ from tools.print_forms import BLOCK, fill, forms
 CHECKOUT = Path(__file__).resolve().parents[1]
 PAGES = ("docs/how-it-works.md", "docs/performance.md")
 LINK = re.compile(r"`((?:tinyhlo|docs|benchmarks|tests|tools|demo)/[\w./-]+)`")
+SOURCE = {".py", ".c", ".h", ".js", ".html"}
 
 
 def test_printed_forms_are_current() -> None:
@@ -39,3 +40,16 @@ def test_files_that_pages_name_exist(name: str) -> None:
     page = (CHECKOUT / name).read_text()
     missing = [path for path in LINK.findall(page) if not (CHECKOUT / path).exists()]
     assert missing == []
+
+
+ROOM = re.compile(r"^\| `(\w+)/` \| ([\d,]+) \|", re.MULTILINE)
+
+
+def test_packages_are_as_long_as_the_page_says() -> None:
+    rooms = ROOM.findall((CHECKOUT / "docs/how-it-works.md").read_text())
+    assert len(rooms) == 6
+    for name, said in rooms:
+        files = (CHECKOUT / "tinyhlo" / name).rglob("*.*")
+        written = [each for each in files if each.suffix in SOURCE and each.name != "pjrt_abi.h"]
+        lines = sum(path.read_bytes().count(b"\n") for path in written)
+        assert abs(lines - int(said.replace(",", ""))) < lines / 20, f"{name}/ has {lines} lines"

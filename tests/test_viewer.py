@@ -100,6 +100,8 @@ def test_a_page_is_utf_8_in_every_locale(tmp_path: Path) -> None:
 
 
 CHECKS = """
+const read = [duration(999600), duration(1.5e9), size(1023 * 1024), size(7)];
+if (read.join() !== "1000 µs,1.5 s,1020 KiB,7 B") throw read;
 for (const program of data.programs) {
   const from = sources(program.rows);
   program.rows.forEach((row, k) => from[k].forEach((j) => {

@@ -82,20 +82,17 @@ def run_on_xla(source: bytes | str, arguments: Sequence[np.ndarray]) -> list[np.
     """
     import jax
     from jax._src import compiler
-    from jax._src.interpreters import mlir
     from jaxlib import _jax  # pyright: ignore[reportAttributeAccessIssue]
 
-    from tinyhlo.import_stablehlo.context import parse_module
+    from tinyhlo.import_stablehlo.context import bytecode_of, parse_module
 
     device = jax.devices("cpu")[0]
     options = compiler.get_compile_options(num_replicas=1, num_partitions=1)
     try:
         # 64-bit arguments stay 64-bit, whatever JAX's default is.
         with jax.enable_x64(True):
-            bytecode = mlir.module_to_bytecode(parse_module(source))
-            executable = device.client.compile_and_load(
-                bytecode, _jax.DeviceList((device,)), options
-            )
+            program, devices = bytecode_of(parse_module(source)), _jax.DeviceList((device,))
+            executable = device.client.compile_and_load(program, devices, options)
             results = executable.execute_sharded(
                 [jax.device_put(argument, device) for argument in arguments]
             )

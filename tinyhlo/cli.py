@@ -167,7 +167,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def whole(text: str, least: int = 0) -> int:
-    if not (text.isascii() and text.isdigit()) or int(text) < least:
+    if not text.isdecimal() or int(text) < least:
         raise argparse.ArgumentTypeError(f"must be a number from {least} up, got {text!r}")
     return int(text)
 

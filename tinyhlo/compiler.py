@@ -96,6 +96,7 @@ def compile_for_cpu(source: bytes | str, config: Config, placement: Placement) -
 def compiling() -> Callable[..., Executable]:
     """Import the stages, once, with what makes an Executable of their results."""
     with lasting():
+        importlib.import_module("tinyhlo.import_stablehlo.module")
         from tinyhlo.runtime.host import native
     return native
 

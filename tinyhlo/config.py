@@ -132,7 +132,7 @@ def with_options(
         if text == "":
             changes[name] = getattr(Config(), name)
         elif kinds[name] == "int":
-            if not (str(text).isascii() and str(text).isdigit()):
+            if not str(text).isdecimal():
                 raise TinyhloError(f"{spelled(name)} must be a number from 0 up, got {text!r}")
             changes[name] = int(text)
         elif "\0" in str(text):

@@ -49,7 +49,7 @@ def kind_of(device: str) -> DeviceKind:
     """
     name, colon, number = device.partition(":")
     kind = DEVICES.get(name)
-    if kind is not None and (not colon or (kind.home and number.isdigit())):
+    if kind is not None and (not colon or (kind.home and number.isdecimal())):
         return kind
     names = ", ".join(f"{name} ({name}:1, ...)" if DEVICES[name].home else name for name in DEVICES)
     raise TinyhloError(

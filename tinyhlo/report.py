@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 from tinyhlo.records import dataclass
 
+UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
+
 
 @dataclass(frozen=True, slots=True)
 class KernelReport:
@@ -66,8 +68,6 @@ def short_location(location: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds with a unit that leaves one to three digits before the point."""
-    for scale, unit in ((1.0, "s"), (1e-3, "ms")):
-        if seconds >= scale:
-            return f"{seconds / scale:.3g} {unit}"
-    return f"{seconds / 1e-6:.3g} µs"
+    """Seconds to three digits, in the largest unit that they fill."""
+    scale, unit = next((each for each in UNITS if seconds >= each[0]), UNITS[-1])
+    return f"{float(f'{seconds / scale:.3g}'):g} {unit}"  # 1000, not 1e+03

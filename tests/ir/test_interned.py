@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import gc
 
+import ml_dtypes
+import numpy as np
+
+from tinyhlo.ir.build import library_call
 from tinyhlo.ir.interned import Interned
 
 
@@ -28,3 +32,11 @@ def test_what_nobody_holds_is_made_anew() -> None:
     second = Thing()
     assert things.get("key") is None and things.keep("key", second) is second
     assert things.get("key") is second and len(things.references) == 1
+
+
+def test_calls_differ_by_the_types_of_their_attributes() -> None:
+    """Of one byte, the same in both."""
+    types = (ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, np.uint8)
+    given = [np.array(0x38, np.uint8).view(dtype) for dtype in types]
+    calls = [library_call("f", (), (), {"factor": factor})[0] for factor in given]
+    assert len(set(calls)) == len(types)

@@ -20,6 +20,11 @@ def test_no_warnings(tmp_path: Path) -> None:
     subprocess.run([*command, define, *map(str, native.sources())], check=True, cwd=tmp_path)
 
 
+def test_what_it_is_made_from() -> None:
+    """Whatever changes there, and the version that it says, has it compiled again."""
+    assert {*native.sources(), native.HEADER, native.VERSION} < set(native.inputs())
+
+
 @pytest.mark.skipif(not shutil.which("nm"), reason="no nm")
 def test_exports() -> None:
     command = ["nm", "-D", "--defined-only", str(core.LIBRARY)]

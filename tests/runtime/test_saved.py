@@ -201,3 +201,9 @@ def test_schedules_that_cannot_be_read(tmp_path: Path) -> None:
     config = Config(cache_dir=str(tmp_path), schedules=str(tmp_path))
     with pytest.raises(TinyhloError, match="cannot read the schedules in"):
         compile_module(TEXT, config)
+
+
+def test_files_that_programs_depend_on() -> None:
+    """Those in C too: programs call what is in them."""
+    names = {path.name for path in saved.package_files()}
+    assert {"compiler.py", "threads.c", "device.h"} < names

@@ -121,6 +121,22 @@ def test_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert any((weights[k : k + 600] == WEIGHTS.ravel()).all() for k in range(len(weights) - 599))
 
 
+def test_names_of_any_letters(tmp_path: Path) -> None:
+    """An address ends at `#`; what stands for the title stands for nothing in a name."""
+    program = (
+        "func.func public @main(%x: tensor<4xf32>) -> tensor<4xf32> { return %x : tensor<4xf32> }"
+    )
+    path = tmp_path / 'SCRIPT TITLE #1 "50%".mlir'
+    path.write_text(program)
+    assert main(["build", str(path), "--web", "--out", str(tmp_path / "page")]) == 0
+    page = (tmp_path / "page" / "index.html").read_text()
+    address = "SCRIPT%20TITLE%20%231%20%2250%25%22"
+    assert "<h1>SCRIPT TITLE #1 &quot;50%&quot;</h1>" in page
+    assert f'from "./{address}.js";' in page
+    script = (tmp_path / "page" / f"{path.stem}.js").read_text()
+    assert f'const WEIGHTS = "{address}.bin";' in script
+
+
 def test_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What browsers have not is one error that names it and the line."""
     with jax.enable_x64(True):

@@ -6,12 +6,10 @@ the same function in another process, or after lines above it were edited.
 
 from __future__ import annotations
 
-import io
-
 from jaxlib.mlir import ir
 from jaxlib.mlir.passmanager import PassManager
 
-from tinyhlo.import_stablehlo.context import lent_context, parse_module
+from tinyhlo.import_stablehlo.context import bytecode_of, lent_context, parse_module
 from tinyhlo.records import dataclass
 from tinyhlo.runtime.callbacks import ID, TARGET
 
@@ -36,9 +34,7 @@ def content_of(source: bytes | str) -> Content:
         with context:
             callbacks = numbered(module) if named else ()
             PassManager.parse(WITHOUT_LINES).run(module.operation)
-        code = io.BytesIO()
-        module.operation.write_bytecode(code)
-        return Content(code.getvalue(), callbacks)
+        return Content(bytecode_of(module), callbacks)
 
 
 def is_callback(operation: ir.Operation) -> bool:

@@ -10,6 +10,7 @@ parse a small module, so one serves many.
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -89,6 +90,13 @@ def parse_module(source: bytes | str, context: ir.Context | None = None) -> ir.M
         raise InvalidProgram(
             "neither StableHLO text, MLIR bytecode, a portable artifact nor a jax.export file"
         ) from error
+
+
+def bytecode_of(module: ir.Module) -> bytes:
+    """A module as bytecode, which has the names of its types."""
+    written = io.BytesIO()
+    module.operation.write_bytecode(written)
+    return written.getvalue()
 
 
 def text_of(source: bytes | str) -> str:

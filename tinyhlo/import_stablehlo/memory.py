@@ -16,7 +16,7 @@ from tinyhlo.import_stablehlo.lifted.complex_numbers import Complex
 from tinyhlo.import_stablehlo.lifted.planes import common_source, from_pairs, pairs
 from tinyhlo.import_stablehlo.records import Operation, TokenType, ValueType
 from tinyhlo.import_stablehlo.walker import Value
-from tinyhlo.ir.build import full, library_call, permute
+from tinyhlo.ir.build import full, inverse, library_call, permute
 from tinyhlo.ir.dtypes import BOOL, U8
 from tinyhlo.ir.elements import PLANES, SMALL, TOKEN
 from tinyhlo.ir.graph import Node, TensorType
@@ -104,4 +104,4 @@ def in_order_type(type_: TensorType, order: Order) -> TensorType:
 def out_of_order(buffer: Node, order: Order) -> Node:
     """The inverse of `in_order`."""
     axes = (*order, *range(len(order), len(buffer.shape)))
-    return permute(buffer, sorted(range(len(axes)), key=axes.__getitem__))
+    return permute(buffer, inverse(axes))

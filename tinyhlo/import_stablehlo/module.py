@@ -19,7 +19,7 @@ from jaxlib.mlir import ir
 from tinyhlo.errors import InvalidProgram, UnsupportedItem, UnsupportedOp
 from tinyhlo.import_stablehlo import quantized
 from tinyhlo.import_stablehlo.attributes import decode_attribute
-from tinyhlo.import_stablehlo.context import lent_context, parse_module
+from tinyhlo.import_stablehlo.context import bytecode_of, lent_context, parse_module
 from tinyhlo.import_stablehlo.decode import Decoder, entry_of
 from tinyhlo.import_stablehlo.memory import (
     Order,
@@ -94,7 +94,7 @@ def import_module(
                 return read_module(parsed, rounded, placement)
             except UnsupportedOp as error:
                 if quantized.was_overlooked(error):
-                    again = parse_module(quantized.mentioning(parsed))
+                    again = parse_module(bytecode_of(parsed))
                 elif needs_refining(error):
                     again = with_known_shapes(parsed)
                 else:

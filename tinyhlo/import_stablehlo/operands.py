@@ -38,11 +38,6 @@ def known_array(value: Node) -> np.ndarray | None:
     return source.value.reshape(value.shape) if isinstance(source, Constant) else None
 
 
-def like(number: float, node: Node) -> Node:
-    """A splat of `number` in the shape and type of `node`."""
-    return full(number, node.shape, node.dtype)
-
-
 def copy_sign(size: Node, sign: Node) -> Node:
     """|size| with the sign bit of `sign`."""
     return abs(size).with_sign(sign.sign())
@@ -83,9 +78,9 @@ def clamp_index(start: Node, limit: int, dtype: DType) -> Node:
         return full(min(max(int(known), 0), limit), start.shape, dtype)
     first, last = start.dtype.bounds
     if limit < last:
-        start = elementwise(Op.MIN, start, like(limit, start))
+        start = start.at_most(limit)
     if first < 0:
-        start = elementwise(Op.MAX, start, like(0, start))
+        start = start.at_least(0)
     return cast(start, dtype)
 
 

@@ -10,7 +10,6 @@ is refused.
 
 from __future__ import annotations
 
-import io
 import re
 
 from jaxlib.mlir import ir
@@ -42,13 +41,6 @@ def mentions_quantized(source: bytes | str) -> bool:
 def was_overlooked(error: UnsupportedOp) -> bool:
     """Whether an import failed for quantized types that nothing in its source mentions."""
     return any("!quant" in item.types for item in error.items)
-
-
-def mentioning(module: ir.Module) -> bytes:
-    """A module as bytecode, which has the names of its types."""
-    written = io.BytesIO()
-    module.operation.write_bytecode(written)
-    return written.getvalue()
 
 
 def load_dialect(context: ir.Context) -> None:

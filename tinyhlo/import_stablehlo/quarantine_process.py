@@ -5,7 +5,6 @@ It may crash, hang or fill memory; that is what it is for.
 
 from __future__ import annotations
 
-import io
 import os
 import re
 import select
@@ -14,7 +13,7 @@ from contextlib import suppress
 from math import ceil
 
 from tinyhlo.errors import InvalidProgram
-from tinyhlo.import_stablehlo.context import SHOWN_ELEMENTS, parse_module
+from tinyhlo.import_stablehlo.context import SHOWN_ELEMENTS, bytecode_of, parse_module
 
 ESCAPED = re.compile(r"(?:\\[89A-F][0-9A-F])+")
 IDLE_SECONDS = 10.0
@@ -51,9 +50,7 @@ def rewritten(source: bytes) -> bytes:
     module = parse_module(source)
     text = module.operation.get_asm(large_elements_limit=SHOWN_ELEMENTS, enable_debug_info=True)
     check_names(str(text))
-    fresh = io.BytesIO()
-    module.operation.write_bytecode(fresh)
-    return fresh.getvalue()
+    return bytecode_of(module)
 
 
 def check_names(text: str) -> None:

@@ -12,7 +12,6 @@ ExecutionError with JAX's text.
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Sequence
 
@@ -22,7 +21,7 @@ from jaxlib.mlir.dialects import stablehlo
 from jaxlib.mlir.passmanager import PassManager
 
 from tinyhlo.errors import ExecutionError, InvalidProgram, UnsupportedItem, UnsupportedOp
-from tinyhlo.import_stablehlo.context import collect_diagnostics, parse_module
+from tinyhlo.import_stablehlo.context import bytecode_of, collect_diagnostics, parse_module
 from tinyhlo.import_stablehlo.decode import entry_of, functions_of
 from tinyhlo.import_stablehlo.records import names
 from tinyhlo.import_stablehlo.types import tensor_of
@@ -82,10 +81,8 @@ def refined_bytes(module: ir.Module, types: Sequence[TensorType]) -> bytes:
         try:
             if types:
                 PassManager.parse(pipeline).run(module.operation)
-            whole = io.BytesIO()
-            module.operation.write_bytecode(whole)
             return _jax.mlir.refine_polymorphic_shapes(
-                whole.getvalue(),
+                bytecode_of(module),
                 enable_shape_assertions=True,
                 validate_static_shapes=False,  # the importer names every op that stays dynamic
                 enable_shardy=True,

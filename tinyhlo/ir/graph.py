@@ -424,7 +424,7 @@ def with_inputs(node: Node, inputs: tuple[Node, ...]) -> Node:
 def _field_key(value: Any) -> Any:
     """A hashable stand-in: arrays by content (large ones by its digest), graphs by structure."""
     if isinstance(value, np.ndarray):
-        return value.dtype.str, value.shape, content(value)
+        return value.dtype, value.shape, content(value)
     if isinstance(value, Graph):
         return id(getattr(value.locations, "program", None)), *graph_key(value)
     if isinstance(value, tuple):

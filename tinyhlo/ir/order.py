@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tinyhlo.ir.build import bitcast, cast, elementwise, full, param, where
+from tinyhlo.ir.build import bitcast, cast, param, where
 from tinyhlo.ir.dtypes import BOOL, U8, signed_of, unsigned_of
 from tinyhlo.ir.graph import Elementwise, Graph, Node, Param, TensorType, topological
 from tinyhlo.ir.ops import Op
@@ -149,5 +149,4 @@ def unsigned_key(value: Node) -> Node:
 def total_order_key(x: Node) -> Node:
     """Signed integers in IEEE total order: the magnitude bits of negative numbers are inverted."""
     bits = bitcast(x, signed_of(x.dtype))
-    sign = elementwise(Op.SAR, bits, full(x.dtype.bits - 1, x.shape, bits.dtype))
-    return bits ^ (sign >> 1)
+    return bits ^ (bits.arithmetic_shift(x.dtype.bits - 1) >> 1)

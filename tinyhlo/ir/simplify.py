@@ -90,7 +90,7 @@ def merge_commuted(graph: Graph) -> Graph:
         if node in rectified:
             largest = rebuild(rectified[node], inputs)
             largest = first.setdefault((Op.MAX, frozenset(largest.inputs)), largest)
-            result = build.elementwise(Op.LT, inputs[0], largest)
+            result = inputs[0] < largest
         elif isinstance(result, Elementwise) and result.op in COMMUTATIVE:
             result = first.setdefault((result.op, frozenset(result.inputs)), result)
         if result is not node:

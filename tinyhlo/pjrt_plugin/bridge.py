@@ -44,18 +44,10 @@ if TYPE_CHECKING:
 Number = TypeVar("Number", ctypes.c_uint32, ctypes.c_int32, ctypes.c_int64, ctypes.c_void_p)
 
 COUNTS = ("device", "partition", "input", "output", "alias", "donor", "constant")
-ARRAYS = [
-    "devices",
-    "partitions",
-    "types",
-    "ranks",
-    "memories",
-    "dims",
-    "orders",
-    "aliases",
-    "donors",
-    "constants",
-]
+ARRAYS = (
+    *("devices", "partitions", "types", "ranks", "memories", "dims", "orders"),
+    *("aliases", "donors", "constants"),
+)
 BYTES = ("program", "shown", "assignment", "options", "stored")  # with their lengths
 
 

@@ -19,6 +19,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from tinyhlo.runtime.capsules import address_in, name_of
+
 METHODS = ("__dlpack__", "__dlpack_device__")
 HOST = 1  # DLPack's number of the host's memory
 
@@ -37,7 +39,7 @@ CODES = {
 NAMES = {code: name for name, code in CODES.items()}
 UNSIGNED = 1
 # Where the code of the type lies, by the name of the capsule.
-CODE_AT = {b"dltensor": 20, b"dltensor_versioned": 52}
+CODE_AT: dict[bytes | None, int] = {b"dltensor": 20, b"dltensor_versioned": 52}
 
 
 def install(platform: str) -> None:
@@ -162,9 +164,4 @@ def taken_in(array: Any) -> np.ndarray:
 
 def code_of(capsule: Any) -> ctypes.c_uint8:
     """The number of an array's type in a capsule that nobody has read yet."""
-    get_name = ctypes.pythonapi.PyCapsule_GetName
-    get_name.restype, get_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
-    get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    name = get_name(capsule)
-    return ctypes.c_uint8.from_address(get_pointer(capsule, name) + CODE_AT[name])
+    return ctypes.c_uint8.from_address(address_in(capsule) + CODE_AT[name_of(capsule)])

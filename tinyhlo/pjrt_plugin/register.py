@@ -6,7 +6,6 @@ name platforms are private; each patch is guarded, and tests hold it on every su
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import importlib
 import os
@@ -16,12 +15,13 @@ from typing import Any
 from tinyhlo.errors import TinyhloError
 from tinyhlo.pjrt_plugin import bridge, callbacks, dlpack, lowerings, partitioners
 from tinyhlo.runtime import jax_ffi
+from tinyhlo.runtime.capsules import capsule_of
 
 PLATFORM = "tiny"
 # Below cpu's 0: XLA:CPU stays the default, and users ask for tiny by backend= or JAX_PLATFORMS.
 PRIORITY = -1
 FORCED_DEVICES = r"--xla_force_host_platform_device_count=(\d+)"
-CAPSULE_NAME = b"pjrt_c_api"  # what JAX looks for; must outlive the capsule
+CAPSULE_NAME = b"pjrt_c_api"  # what JAX looks for
 
 
 @functools.cache
@@ -31,7 +31,8 @@ def initialize() -> None:
 
     if hasattr(xla_bridge, "_nonexperimental_plugins"):
         xla_bridge._nonexperimental_plugins.add(PLATFORM)  # no warning at start
-    xla_bridge.register_plugin(PLATFORM, priority=PRIORITY, c_api=capsule(), options=client_options)
+    api = capsule_of(bridge.api(), CAPSULE_NAME)
+    xla_bridge.register_plugin(PLATFORM, priority=PRIORITY, c_api=api, options=client_options)
     spare_others()
     allow_donation()
     lowerings.register(PLATFORM)
@@ -90,14 +91,6 @@ def pretended_devices() -> int:
     if asked > 0:
         return asked
     return max(1, int(flag[1])) if flag else 1
-
-
-def capsule() -> object:
-    """The PJRT_Api table as the PyCapsule that JAX takes."""
-    new = ctypes.pythonapi.PyCapsule_New
-    new.restype = ctypes.py_object
-    new.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
-    return new(bridge.api(), CAPSULE_NAME, None)
 
 
 def spare_others() -> None:

@@ -5,8 +5,9 @@ object_code    modules compiled side by side, by `jit`; `cache`: what is kept of
 processors     the Targets that code is made for
 host           an `executable` of compiled code, or of the interpreter; `saved` ones on the disk
 core           the C library in `native/` as Python sees it; `arrays` in its memory
-library        functions that programs call: `targets` finds them, `ffi` handlers, `callbacks`;
-               `functions` of Python, as C calls them; `jax_ffi`: what is registered with JAX;
+library        functions that programs call: `targets` finds them, `ffi` handlers (`capsules` hold
+               them), `callbacks`; `functions` of Python, as C calls them; `jax_ffi`: what is
+               registered with JAX;
                `blas`: the threads of what LAPACK calls; `exchange` with the processes of a `job`,
                or with other threads by a `rendezvous`
 search/        schedules found by measuring; `trace`: each call with its time

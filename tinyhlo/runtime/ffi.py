@@ -23,6 +23,7 @@ from tinyhlo.ir.elements import BY_NAME
 from tinyhlo.ir.graph import TensorType
 from tinyhlo.runtime import core
 from tinyhlo.runtime.arrays import Words
+from tinyhlo.runtime.capsules import address_in
 from tinyhlo.runtime.jax_ffi import TYPES
 from tinyhlo.runtime.library import Call, Library
 
@@ -60,7 +61,7 @@ def ffi_call(
     descriptor = words.array(
         [
             core.address("tiny_ffi_run"),
-            *(pointer_of(handlers.get(stage)) for stage in STAGES),
+            *(address_in(handlers.get(stage)) for stage in STAGES),
             *(len(call.operands), len(call.results)),
             words.address([word for type_ in types for word in buffer_of(type_, words)]),
             words.address([shared.get(k, -1) for k in range(len(call.results))]),
@@ -81,23 +82,12 @@ def ffi_call(
     return Library(descriptor, (call, dict(handlers), words), seconds)
 
 
-def pointer_of(capsule: Any) -> int:
-    """The handler that a PyCapsule holds; 0 for none."""
-    if capsule is None:
-        return 0
-    name = ctypes.pythonapi.PyCapsule_GetName
-    name.restype, name.argtypes = ctypes.c_void_p, (ctypes.py_object,)
-    pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_void_p)
-    return pointer(capsule, name(capsule))
-
-
 def type_of(registration: Mapping[str, Any]) -> tuple[int, int]:
     """An FfiType. It gets a number if XLA has given it none: jaxlib's header wants one."""
-    address = pointer_of(registration["type_id"])
+    address = address_in(registration["type_id"])
     number = ctypes.c_int64.from_address(address)
     number.value = number.value or next(NUMBERS)
-    return address, pointer_of(registration.get("type_info"))
+    return address, address_in(registration.get("type_info"))
 
 
 def buffer_of(type_: TensorType, words: Words) -> tuple[int, ...]:

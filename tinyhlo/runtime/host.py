@@ -16,7 +16,6 @@ import numpy as np
 
 from tinyhlo.config import Config, variable
 from tinyhlo.devices import kind_of
-from tinyhlo.import_stablehlo import Module
 from tinyhlo.ir.elements import stored
 from tinyhlo.ir.graph import TensorType
 from tinyhlo.ir.interpreter import run_graph
@@ -29,11 +28,12 @@ from tinyhlo.runtime.functions import pointer_of
 from tinyhlo.runtime.jit import link
 from tinyhlo.runtime.library import Function, Library, host_call, python_call
 from tinyhlo.runtime.trace import trace_to
-from tinyhlo.schedule import Program
 from tinyhlo.signature import Signature
 
 if TYPE_CHECKING:
     from tinyhlo.codegen.wgsl.plan import Plan
+    from tinyhlo.import_stablehlo import Module
+    from tinyhlo.schedule import Program
 
 
 def native(module: Module, program: Program, compiled: Compiled, config: Config) -> Executable:

@@ -42,6 +42,7 @@ from tinyhlo.ir.graph import TensorType
 from tinyhlo.placement import HERE, Placement
 from tinyhlo.records import dataclass
 from tinyhlo.report import KernelReport
+from tinyhlo.runtime import core
 from tinyhlo.runtime.arrays import aligned_copy
 from tinyhlo.runtime.cache import Cache, cache_of, kept, key_of, payload_of
 from tinyhlo.runtime.callbacks import ID, TARGET
@@ -161,7 +162,8 @@ def package_contents(config: Config) -> bytes:
 
 
 def package_files() -> list[Path]:
-    return sorted(ROOT.rglob("*.py"))
+    """Those in C are what programs call."""
+    return sorted([*ROOT.rglob("*.py"), *core.NATIVE.glob("*.[ch]")])
 
 
 def made_of(origin: Origin) -> str:
@@ -284,7 +286,7 @@ def offering(file: bytes) -> Generator[None]:
 
 
 def offered(
-    source: bytes | str, target: Target, config: Config, placement: Placement = HERE
+    source: bytes | str, target: Target, config: Config, placement: Placement
 ) -> Executable | None:
     """The program that is offered, where this process would make the same of its source; None where
     it would not, or knows other callbacks."""

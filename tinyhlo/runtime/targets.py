@@ -24,7 +24,8 @@ from tinyhlo.errors import UnsupportedItem, UnsupportedOp
 from tinyhlo.ir import interpreter
 from tinyhlo.ir.graph import LibraryCall, TensorType
 from tinyhlo.runtime import blas, callbacks, jax_ffi
-from tinyhlo.runtime.ffi import ffi_call, pointer_of
+from tinyhlo.runtime.capsules import address_in
+from tinyhlo.runtime.ffi import ffi_call
 from tinyhlo.runtime.library import (
     REGISTRY,
     Call,
@@ -149,7 +150,7 @@ def jax_target(target: str) -> Maker | None:
 def maker_of(function: Any, version: int) -> Maker:
     """What makes the calls of a function by the API version that jax.ffi registered it for."""
     if version == 0:
-        return lambda call: plain_call(pointer_of(function), call)
+        return lambda call: plain_call(address_in(function), call)
     return handler(function)
 
 

@@ -30,6 +30,7 @@ from tinyhlo.ir.graph import (
     Scan,
 )
 from tinyhlo.ir.printer import inline_name, label, type_text
+from tinyhlo.report import KernelReport
 from tinyhlo.schedule.program import (
     Block,
     Buffer,
@@ -45,7 +46,6 @@ from tinyhlo.target import Target
 
 if TYPE_CHECKING:
     from tinyhlo.compiler import Stages
-    from tinyhlo.runtime.compile import Compiled
 
 Data = dict[str, Any]
 
@@ -65,6 +65,11 @@ def describe(stages: Stages, source: str, target: Target) -> Data:
     """A program compiled for `target`; `source` is its StableHLO."""
     program, compiled = stages.program, stages.compiled
     kernels = list(kernels_of(program.body))
+    symbols = {id(loops): f"k{number}_" for number, loops in enumerate(compiled.loops)}
+    described = [
+        describe_kernel(kernel, report, symbols.get(id(report.loops), ""))
+        for kernel, report in zip(kernels, compiled.kernels, strict=True)
+    ]
     numbers: dict[Buffer, int] = {}
     for buffer in (*program.inputs, *program.outputs):
         numbers.setdefault(buffer, len(numbers))
@@ -81,7 +86,7 @@ def describe(stages: Stages, source: str, target: Target) -> Data:
         },
         "buffers": list(map(describe_buffer, numbers)),
         "rows": rows,
-        "kernels": [describe_kernel(kernel, k, compiled) for k, kernel in enumerate(kernels)],
+        "kernels": described,
     }
 
 
@@ -130,11 +135,9 @@ def rows_of(
                     yield from inner(each)
 
 
-def describe_kernel(kernel: Kernel, number: int, compiled: Compiled) -> Data:
+def describe_kernel(kernel: Kernel, report: KernelReport, symbol: str) -> Data:
     """`symbol`: of the loops that the kernel shares with its equals; none of a library call."""
-    report = compiled.kernels[number]
     loops = report.loops
-    symbols = {id(each): f"k{k}_" for k, each in enumerate(compiled.loops)}
     return {
         "name": kernel.name,
         "lines": list(kernel.locations),
@@ -145,7 +148,7 @@ def describe_kernel(kernel: Kernel, number: int, compiled: Compiled) -> Data:
         "graph": str(kernel.graph),
         "loops": report.source,
         "moves": list(loops.moves) if isinstance(loops, LoopProgram) else [],
-        "symbol": symbols.get(id(loops), ""),
+        "symbol": symbol,
         "nodes": list(nodes_of(kernel.graph)),
     }
 

@@ -26,15 +26,17 @@ function make(tag, attributes = {}, ...children) {
 
 // ---------------------------------------------------------------- numbers
 
+const digits = (number) => Number(number.toPrecision(3)); // 1020, not 1.02e+3
+
 function duration(nanoseconds) {
   for (const [scale, unit] of [[1e9, "s"], [1e6, "ms"], [1e3, "µs"]])
-    if (nanoseconds >= scale) return `${(nanoseconds / scale).toPrecision(3)} ${unit}`;
+    if (nanoseconds >= scale) return `${digits(nanoseconds / scale)} ${unit}`;
   return nanoseconds ? `${Math.round(nanoseconds)} ns` : "–";
 }
 
 function size(bytes) {
   for (const [scale, unit] of [[2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]])
-    if (bytes >= scale) return `${(bytes / scale).toPrecision(3)} ${unit}`;
+    if (bytes >= scale) return `${digits(bytes / scale)} ${unit}`;
   return `${bytes} B`;
 }
 

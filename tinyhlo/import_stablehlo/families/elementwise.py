@@ -20,7 +20,6 @@ from tinyhlo.import_stablehlo.operands import (
     is_infinite,
     is_nan,
     known_scalar,
-    like,
 )
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, on_values
@@ -116,7 +115,7 @@ def cbrt(x: Node) -> Node:
 
 def sign(x: Node) -> Node:
     """-1, 0 or 1; zeros keep their sign and NaN stays NaN."""
-    positive = where(x > 0, 1, x if x.dtype.is_float else like(0, x))
+    positive = where(x > 0, 1, x if x.dtype.is_float else x.constant(0))
     return positive if x.dtype.kind == "unsigned" else where(x < 0, -1, positive)
 
 
@@ -126,8 +125,8 @@ def is_finite(x: Node) -> Node:
 
 def round_half_away(x: Node) -> Node:
     """trunc(x), one further from zero when the part cut off (exact) is at least a half."""
-    whole = elementwise(Op.TRUNC, x)
-    unit = where(x < 0, like(-1, x), 1)
+    whole = x.trunc()
+    unit = where(x < 0, x.constant(-1), 1)
     return where(abs(x - whole) >= 0.5, whole + unit, whole)
 
 
@@ -166,7 +165,7 @@ def power(base: Node, exponent: Node) -> Node:
 
 def integer_power(base: Node, exponent: Node) -> Node:
     """Square and multiply over the exponent's bits; a negative exponent leaves 1, -1 or 0."""
-    one = like(1, base)
+    one = base.constant(1)
     result, factor = one, base
     for bit in range(exponent.dtype.bits - (exponent.dtype.kind == "signed")):
         result = result * where((exponent & (1 << bit)).differs(0), factor, one)
@@ -225,7 +224,7 @@ RULES: dict[str, Rule] = {
     "stablehlo.sign": on_values(sign),
     "stablehlo.is_finite": on_values(is_finite),
     "stablehlo.real": on_values(lambda x: x),
-    "stablehlo.imag": on_values(lambda x: like(0, x)),
+    "stablehlo.imag": on_values(lambda x: x.constant(0)),
     "chlo.is_inf": on_values(is_infinite),
     "chlo.is_pos_inf": on_values(lambda x: x.equals(inf)),
     "chlo.is_neg_inf": on_values(lambda x: x.equals(-inf)),

@@ -20,11 +20,10 @@ from tinyhlo.import_stablehlo.lifted.lifting import zeros
 from tinyhlo.import_stablehlo.memory import buffer_of, call_buffers, loaded
 from tinyhlo.import_stablehlo.records import Operation, ValueType
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, Value
-from tinyhlo.ir.build import ALIASES, broadcast, cast, elementwise, full, iota, permute, where
+from tinyhlo.ir.build import ALIASES, broadcast, cast, iota, permute, where
 from tinyhlo.ir.dtypes import BF16, F16, F32, F64, I32, DType
 from tinyhlo.ir.elements import C64, C128, PLANES, stored
 from tinyhlo.ir.graph import Node, TensorType
-from tinyhlo.ir.ops import Op
 from tinyhlo.runtime.library import REGISTRY
 from tinyhlo.runtime.targets import find
 
@@ -193,7 +192,7 @@ def promised(target: str, results: Sequence[Value]) -> Sequence[Value]:
 def at_least(low: int, numbers: Value) -> Value:
     if not isinstance(numbers, Node) or numbers.dtype is not I32:
         return numbers
-    return elementwise(Op.MAX, numbers, full(low, numbers.shape, I32))
+    return numbers.at_least(low)
 
 
 def computed(type_: ValueType) -> TensorType:

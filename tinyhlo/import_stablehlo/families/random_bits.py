@@ -24,7 +24,6 @@ from tinyhlo.ir.build import (
     broadcast,
     cast,
     cos,
-    elementwise,
     full,
     iota,
     library_call,
@@ -36,7 +35,6 @@ from tinyhlo.ir.build import (
 from tinyhlo.ir.dtypes import U32, U64, unsigned_of
 from tinyhlo.ir.graph import Node, Shape, TensorType
 from tinyhlo.ir.joining import join, nth, part
-from tinyhlo.ir.ops import Op
 from tinyhlo.numbers import ceil_div
 from tinyhlo.runtime.library import RANDOM_STATE
 
@@ -87,7 +85,7 @@ def rng(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence
     if result.dtype.is_integer:
         unsigned = unsigned_of(result.dtype)
         drawn = cast(reshape(bits, result.shape), unsigned)
-        return [a + bitcast(elementwise(Op.REM, drawn, bitcast(b - a, unsigned)), result.dtype)]
+        return [a + bitcast(drawn.remainder(bitcast(b - a, unsigned)), result.dtype)]
     digits = result.dtype.mantissa_bits + 1
     parts = cast(bits >> (bits.dtype.bits - digits), result.dtype) * 2.0**-digits
     if not normal:

@@ -16,10 +16,10 @@ import numpy as np
 
 from tinyhlo.import_stablehlo.in_turn import fold
 from tinyhlo.import_stablehlo.lifted.lifting import as_params
-from tinyhlo.import_stablehlo.operands import accumulator, is_half, known_scalar
+from tinyhlo.import_stablehlo.operands import accumulator, is_half, is_nan, known_scalar
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope, Value
-from tinyhlo.ir.build import broadcast, cast, elementwise, full, reduce, where
+from tinyhlo.ir.build import broadcast, cast, elementwise, reduce, where
 from tinyhlo.ir.dtypes import BOOL, F32
 from tinyhlo.ir.graph import Elementwise, Graph, Iota, Node, Param
 from tinyhlo.ir.interpreter import run_graph
@@ -137,10 +137,10 @@ def first_extreme(
     source, position = sources
     kept = [axis for axis in range(len(source.shape)) if axis not in axes]
     extreme = reduce(op, source, axes)
-    hit = elementwise(Op.EQ, source, broadcast(extreme, source.shape, kept))
+    hit = source.equals(broadcast(extreme, source.shape, kept))
     if source.dtype.is_float:
-        hit = hit | elementwise(Op.NE, source, source)
-    last = full(position.dtype.bounds[1], position.shape, position.dtype)
+        hit = hit | is_nan(source)
+    last = position.dtype.bounds[1]
     return [extreme, reduce(Op.MIN, where(hit, position, last), axes)]
 
 

@@ -23,7 +23,7 @@ from tinyhlo.import_stablehlo.families.special_tables import (
     SINH_F32,
     SINH_F64,
 )
-from tinyhlo.import_stablehlo.operands import copy_sign, like
+from tinyhlo.import_stablehlo.operands import copy_sign
 from tinyhlo.import_stablehlo.walker import Rule
 from tinyhlo.ir.build import exp, log, sqrt, where
 from tinyhlo.ir.dtypes import F32, F64
@@ -33,7 +33,7 @@ from tinyhlo.ir.graph import Node
 def polynomial(x: Node, coefficients: Sequence[float]) -> Node:
     """c0 + c1 x + c2 x^2 + ... by Horner's rule."""
     *rest, last = coefficients
-    total = like(last, x)
+    total = x.constant(last)
     for coefficient in reversed(rest):
         total = total * x + coefficient
     return total
@@ -52,7 +52,9 @@ def hyperbolic(x: Node) -> tuple[Node, Node]:
     limit, part, factor, coefficients = HALVES[x.dtype]
     size = abs(x)
     is_far = size > limit
-    grown = exp(size - where(is_far, like(part, x), 0.0)) * where(is_far, like(factor, x), 0.5)
+    grown = exp(size - where(is_far, x.constant(part), 0.0)) * where(
+        is_far, x.constant(factor), 0.5
+    )
     shrunk = 0.25 / grown
     square = size * size
     small = size + size * (square * polynomial(square, coefficients))
@@ -74,7 +76,7 @@ ERF_INV = {
 def erf_inv(x: Node) -> Node:
     """x P(w), w = -log(1 - x*x); infinite at -1 and 1, NaN beyond. In d = 1 - |x|, which is exact
     from 1/2 on, 1 - x*x is 2d - d*d: either difference is rounded only once."""
-    one = like(1.0, x)
+    one = x.constant(1.0)
     size = abs(x)
     is_small, rest = size < 0.5, one - size
     factor = where(is_small, size, rest)

@@ -31,7 +31,7 @@ from tinyhlo.import_stablehlo.lifted.complex_numbers import Complex, by_plane, c
 from tinyhlo.import_stablehlo.lifted.lifting import plane_type, with_types
 from tinyhlo.import_stablehlo.lifted.planes import from_pairs, pairs
 from tinyhlo.import_stablehlo.lifted.small_types import compute_type, decode
-from tinyhlo.import_stablehlo.operands import known_scalar, like
+from tinyhlo.import_stablehlo.operands import known_scalar
 from tinyhlo.import_stablehlo.records import CONSTANTS, Operation
 from tinyhlo.import_stablehlo.walker import DTYPE, SHAPE, Rule, Scope, UnsupportedError, on_values
 from tinyhlo.ir.build import broadcast, cast, full, iota, reshape
@@ -111,7 +111,7 @@ def bilinear(rule: Any, operation: Operation, inputs: tuple[Any, ...], scope: Sc
     match operands:
         case [[a], [c]]:
             product = real(a, c)
-            return Complex(product, like(0, product))
+            return Complex(product, product.constant(0))
         case [[a], [c, d]]:
             return Complex(real(a, c), real(a, d))
         case [[a, b], [c]]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from tinyhlo.import_stablehlo.families.special_functions import hyperbolic
 from tinyhlo.import_stablehlo.lifted.complex_numbers import Complex, choose
-from tinyhlo.import_stablehlo.operands import copy_sign, is_infinite, is_nan, known_scalar, like
+from tinyhlo.import_stablehlo.operands import copy_sign, is_infinite, is_nan, known_scalar
 from tinyhlo.import_stablehlo.walker import Rule, on_values
 from tinyhlo.ir.build import atan2, cos, elementwise, exp, expm1, log, sin, sqrt, tan, where
 from tinyhlo.ir.graph import Node
@@ -54,7 +54,7 @@ def exponential_minus_one(x: Complex) -> Complex:
     re = minus * cos(x.im) - lost
     re = where(is_zero(x.im) | x.re.equals(-np.inf), minus, re)
     # far from zero the difference to exp is below rounding
-    plain, undefined = exponential(x), like(np.nan, x.im)
+    plain, undefined = exponential(x), x.im.constant(np.nan)
     found = Complex(where(x.re > 40, plain.re, re), plain.im)
     return choose(is_infinite(x.im), Complex(undefined, undefined), found)
 
@@ -62,7 +62,7 @@ def exponential_minus_one(x: Complex) -> Complex:
 def times(factor: Node, size: Node) -> Node:
     """factor * size, where a factor of zero gives zero even when the size is infinite or NaN."""
     unbounded = is_infinite(size) | is_nan(size)
-    side = where(size < 0, like(-1, size), 1)
+    side = where(size < 0, size.constant(-1), 1)
     return factor * where(is_zero(factor) & unbounded, side, size)
 
 
@@ -100,7 +100,7 @@ def times_either(factor: Node, size: Node) -> Node:
 def tanh(x: Complex) -> Complex:
     """Kahan's formulas, with 1 where sinh would overflow."""
     a, b = x.planes
-    one = like(1, a)
+    one = a.constant(1)
     limit = math.log(float(np.finfo(a.dtype.numpy).max)) / 4
     is_far = limit < abs(a)
     near = where(is_far, 0, a)
@@ -114,7 +114,7 @@ def tanh(x: Complex) -> Complex:
     slope = 4 * (sin(b) * cos(b)) * tail
     # at infinite a the value is +-1 whatever b; at finite a an infinite b has no angle
     unbounded, endless = is_infinite(b) | is_nan(b), is_infinite(a)
-    slope = where(unbounded & endless, copy_sign(like(0, a), b), slope)
+    slope = where(unbounded & endless, copy_sign(a.constant(0), b), slope)
     side = where(unbounded & ~endless, slope, copy_sign(one, a))
     im = where(is_zero(b), b, where(is_far, slope, im))  # also where a is NaN
     return Complex(where(is_far, side, re), im)

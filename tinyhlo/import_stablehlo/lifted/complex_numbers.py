@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from tinyhlo.import_stablehlo.operands import copy_sign, is_infinite, is_nan, known_scalar, like
+from tinyhlo.import_stablehlo.operands import copy_sign, is_infinite, is_nan, known_scalar
 from tinyhlo.import_stablehlo.spmd.pieces import Pieces
-from tinyhlo.ir.build import elementwise, sqrt, where
+from tinyhlo.ir.build import sqrt, where
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import Node
-from tinyhlo.ir.ops import Op
 from tinyhlo.records import dataclass
 
 
@@ -72,7 +71,7 @@ class Complex:
     def __abs__(self) -> Node:
         """hypot(re, im)."""
         a, b = abs(self.re), abs(self.im)
-        large, small = elementwise(Op.MAX, a, b), elementwise(Op.MIN, a, b)
+        large, small = a.at_least(b), a.at_most(b)
         ratio = small / large
         root = large * sqrt(1 + ratio * ratio)
         root = where(small.equals(0), large, root)
@@ -99,14 +98,14 @@ class Complex:
 
     def constant(self, number: float) -> Complex:
         """A splat of a real number like this array."""
-        return Complex(like(number, self.re), like(0, self.im))
+        return Complex(self.re.constant(number), self.im.constant(0))
 
 
 def over_real(x: Complex, c: Node) -> Complex:
     """x / (c + 0i), such as a state vector over its norm: bit for bit what Smith's method and its
     limits give. Its ratio is the zero, with the sign of c."""
     number = known_scalar(c)
-    zero = copy_sign(like(0, c), c) if number is None else like(np.copysign(0, number), c)
+    zero = copy_sign(c.constant(0), c) if number is None else c.constant(np.copysign(0, number))
     divides = number is not None and number != 0
 
     def chosen(part: Node, total: Node) -> Node:
@@ -124,10 +123,10 @@ def limit_of_quotient(x: Complex, y: Complex, found: Complex) -> Complex:
     (a, b), (c, d) = x.planes, y.planes
     # +-1 for infinities, +-0 for the rest
     (p, q), (r, s) = (
-        [copy_sign(where(is_infinite(part), like(1, part), 0), part) for part in z.planes]
+        [copy_sign(where(is_infinite(part), part.constant(1), 0), part) for part in z.planes]
         for z in (x, y)
     )
-    infinity = copy_sign(like(np.inf, a), c)
+    infinity = copy_sign(a.constant(np.inf), c)
     x_is_finite, y_is_finite = (~(z.is_nan() | z.is_infinite()) for z in (x, y))
     lost = is_nan(found.re) & is_nan(found.im)
     for test, re, im in (

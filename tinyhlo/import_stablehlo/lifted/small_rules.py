@@ -18,7 +18,6 @@ from tinyhlo.import_stablehlo.families.movement import elements_of, repeated
 from tinyhlo.import_stablehlo.families.pooling import select_and_scatter
 from tinyhlo.import_stablehlo.lifted.lifting import with_types
 from tinyhlo.import_stablehlo.lifted.small_types import compute_type, decode, encode
-from tinyhlo.import_stablehlo.operands import like
 from tinyhlo.import_stablehlo.records import CONSTANTS, Operation
 from tinyhlo.import_stablehlo.walker import DTYPE, SHAPE, Rule, Scope, on_values
 from tinyhlo.ir.build import cast, elementwise
@@ -52,7 +51,7 @@ def convert_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> N
 
 def saturated(x: Node, dtype: DType) -> Node:
     wide = cast(x, compute_type(dtype))
-    smallest, largest = (like(limit, wide) for limit in dtype.bounds)
+    smallest, largest = (wide.constant(limit) for limit in dtype.bounds)
     return plain.clamp(smallest, wide, largest)
 
 
@@ -63,7 +62,7 @@ def count_leading_zeros(x: Node, dtype: DType) -> Node:
 def shift_right_arithmetic(x: Node, places: Node, dtype: DType) -> Node:
     """The upper bit fills, also of unsigned integers, as with wider ones."""
     above = U8.bits - dtype.bits
-    filled = elementwise(Op.SAR, x << above, places)
+    filled = (x << above).arithmetic_shift(places)
     return (filled >> above) & ((1 << dtype.bits) - 1)
 
 

@@ -15,12 +15,11 @@ from functools import cache
 import ml_dtypes
 import numpy as np
 
-from tinyhlo.import_stablehlo.operands import is_nan, like
+from tinyhlo.import_stablehlo.operands import is_nan
 from tinyhlo.ir import elements
-from tinyhlo.ir.build import bitcast, cast, elementwise, where
+from tinyhlo.ir.build import bitcast, cast, where
 from tinyhlo.ir.dtypes import F32, F64, I8, U8, DType, unsigned_of
 from tinyhlo.ir.graph import Node
-from tinyhlo.ir.ops import Op
 from tinyhlo.records import dataclass
 
 
@@ -91,7 +90,7 @@ def decode_integer(bits: Node, dtype: DType) -> Node:
     if dtype.kind == "unsigned":
         return bits
     top = bitcast(bits << (8 - dtype.bits), I8)
-    return elementwise(Op.SAR, top, like(8 - dtype.bits, top))
+    return top.arithmetic_shift(8 - dtype.bits)
 
 
 def decode_float(bits: Node, dtype: DType) -> Node:
@@ -106,7 +105,7 @@ def decode_float(bits: Node, dtype: DType) -> Node:
     placed = (magnitude << (F32.mantissa_bits - dtype.mantissa_bits)) + bias
     normal = bitcast(placed, F32)
     subnormal = normal * 2.0 - 2.0 ** (1 - dtype.exponent_bias)
-    scaled = elementwise(Op.MIN, normal, subnormal)
+    scaled = normal.at_most(subnormal)
     sign = (word >> (dtype.bits - 1)) << (F32.bits - 1)
     if codes.infinity is not None:
         scaled = where(magnitude.equals(codes.infinity), np.inf, scaled)
@@ -126,7 +125,7 @@ def encode_float(x: Node, dtype: DType) -> Node:
     size = abs(x)
     field = bitcast(size, word) >> mantissa  # biased exponent of x
     smallest = 1 - dtype.exponent_bias + bias  # the same for the format's smallest normal number
-    field = elementwise(Op.MAX, field, like(smallest, field))
+    field = field.at_least(smallest)
     # the inverse of the quantum, a normal number for every finite |x| in range
     inverse = bitcast((2 * bias + dtype.mantissa_bits - field) << mantissa, x.dtype)
     one = (mantissa + bias) << mantissa  # the bits of 2**mantissa
@@ -156,7 +155,7 @@ def encode_power_of_two(x: Node) -> Node:
     bits = bitcast(x, word)
     exponent = (bits + (1 << (mantissa - 1))) >> mantissa
     code = exponent - (x.dtype.exponent_bias - F32.exponent_bias)
-    code = elementwise(Op.MIN, code, like(255, code))
+    code = code.at_most(255)
     first = np.array(1.5 * 2.0**-127, x.dtype.numpy).view(word.numpy)  # nearest is not 2**-127
     code = where(bits < int(first), 0, code)
     finite_ = x < np.inf

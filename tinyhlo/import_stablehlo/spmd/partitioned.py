@@ -10,7 +10,6 @@ propagation does. One device is the case where every part is the whole.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,7 +17,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.passmanager import PassManager
 
 from tinyhlo.import_stablehlo.attributes import decode_attribute
-from tinyhlo.import_stablehlo.context import collect_diagnostics
+from tinyhlo.import_stablehlo.context import bytecode_of, collect_diagnostics
 from tinyhlo.import_stablehlo.decode import entry_of, functions_of
 from tinyhlo.import_stablehlo.spmd.hlo_sharding import shardy_text
 from tinyhlo.import_stablehlo.spmd.sharding import (
@@ -74,12 +73,11 @@ def propagated(
 def propagate(module: ir.Module) -> ir.Module:
     """A copy in which Shardy's propagation says how everything is divided; where it cannot, only
     what is given: whole values are right as well."""
-    written = io.BytesIO()
-    module.operation.write_bytecode(written)
-    copy = ir.Module.parse(written.getvalue(), module.context)
+    written = bytecode_of(module)
+    copy = ir.Module.parse(written, module.context)
     with module.context, ir.Location.unknown(), collect_diagnostics(module.context):
         try:
             PassManager.parse(PROPAGATION).run(copy.operation)
         except ir.MLIRError:
-            return ir.Module.parse(written.getvalue(), module.context)
+            return ir.Module.parse(written, module.context)
     return copy

@@ -83,14 +83,14 @@ def clamps(node: Elementwise) -> Node | None:
             return None
     nearer = max if node.op is Op.MAX else min
     if source.op is node.op:
-        return build.elementwise(node.op, x, splat_of(nearer(bound, first), x))
+        return build.elementwise(node.op, x, x.constant(nearer(bound, first)))
     if nearer(bound, first) == bound:  # all that is on the other side of the first bound
-        return splat_of(bound, x)
+        return x.constant(bound)
     if node.op is Op.MIN:
         return None
-    low = build.elementwise(Op.MAX, x, splat_of(bound, x))
+    low = x.at_least(bound)
     low = (clamps(low) if isinstance(low, Elementwise) else None) or low
-    return build.elementwise(Op.MIN, low, splat_of(first, x))
+    return low.at_most(first)
 
 
 def bounded(node: Node) -> tuple[Node, int] | None:
@@ -137,10 +137,6 @@ def limits(node: Node) -> tuple[int, int]:
         case _:
             low, high = node.dtype.bounds
             return int(low), int(high)
-
-
-def splat_of(value: int, like: Node) -> Node:
-    return build.full(value, like.shape, like.dtype)
 
 
 def plain_power(node: Elementwise) -> Node | None:

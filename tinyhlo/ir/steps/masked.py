@@ -4,7 +4,7 @@
     where(m, update_slice(x, u, s), x)   ->    update_slice(x, where(m[s], u, x[s]), s)
 
 A `vmap` over a `while_loop` keeps the state of those that have ended by such a mask over the whole
-state, which was copied in every iteration; now it is written where it lies.
+state: the mask would copy it in every iteration, while so it is written where it lies.
 """
 
 from __future__ import annotations

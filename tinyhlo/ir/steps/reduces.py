@@ -137,11 +137,8 @@ def sum_of_one(node: Reduce) -> Node | None:
     place, value, none = (
         build.reshape(build.slice_(each, first, stop), node.shape) for each in (place, value, other)
     )
-    low, high = (build.full(n, node.shape, place.dtype) for n in (0, source.shape[axis]))
-    after, before = build.elementwise(Op.LE, low, place), build.elementwise(Op.LT, place, high)
-    found = build.where(build.elementwise(Op.AND, after, before), value, none)
-    found = build.elementwise(Op.NEG, found) if negative else found
-    return from_zero(found)
+    found = build.where((place >= 0) & (place < source.shape[axis]), value, none)
+    return from_zero(-found if negative else found)
 
 
 def sum_of_diagonal(node: Reduce) -> Node | None:
@@ -180,9 +177,7 @@ def sum_of_diagonal(node: Reduce) -> Node | None:
 
 def from_zero(total: Node) -> Node:
     """A sum starts at +0, which -0 must meet."""
-    if not total.dtype.is_float:
-        return total
-    return build.elementwise(Op.ADD, total, build.full(0.0, total.shape, total.dtype))
+    return total + 0.0 if total.dtype.is_float else total
 
 
 def narrow_sum(node: Elementwise) -> Node | None:

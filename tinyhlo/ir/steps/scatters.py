@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from tinyhlo.ir import build
 from tinyhlo.ir.build import splat_value
 from tinyhlo.ir.graph import Node, Output, Scatter
-from tinyhlo.ir.ops import Op
 from tinyhlo.ir.steps.positions import counted_from
 
 
@@ -45,8 +44,8 @@ def one_update_each(node: Output) -> Node | None:
     hit: Node | None = None
     for axis in sorted(set(range(len(shape))).difference(counted.values())):
         index = spread(indices[axis])
-        here = build.elementwise(Op.EQ, build.iota(shape, index.dtype, axis), index)
-        hit = here if hit is None else build.elementwise(Op.AND, hit, here)
+        here = build.iota(shape, index.dtype, axis).equals(index)
+        hit = here if hit is None else hit & here
     assert hit is not None
     return build.where(hit, combined[node.position], arrays[node.position])
 

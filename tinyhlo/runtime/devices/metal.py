@@ -152,7 +152,7 @@ def open_device(number: int) -> Device:
         if not objc.send(device, "supportsFamily:", SIGNED(METAL_3), answer=FLAG):
             raise TinyhloError(
                 f"the Metal device {name} is too old: tinyhlo needs Metal 3 (macOS 13 and "
-                "an Apple M1, or as new)"
+                "an Apple M1, or newer)"
             )
         queue = objc.send(device, "newCommandQueue")
         target = target_of(objc, device, name)

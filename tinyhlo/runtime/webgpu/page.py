@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from pathlib import Path
+from urllib.parse import quote
 
 from tinyhlo.codegen.wgsl.plan import Plan, plan_of
 from tinyhlo.errors import CannotWrite, UnsupportedItem, UnsupportedOp
@@ -64,7 +66,7 @@ def module_text(plan: Plan, places: list[int], weights: str) -> str:
     whole = {**plan.json, "constants": constants, "symbols": sorted(plan.symbols)}
     head = (
         "// Made by tinyhlo.",
-        f"const WEIGHTS = {json.dumps(weights)};",
+        f"const WEIGHTS = {json.dumps(quote(weights))};",
         f"const PLAN = {json.dumps(whole)};",
         f"const SOURCE = `{escaped(plan.source)}`;",
     )
@@ -77,5 +79,6 @@ def escaped(text: str) -> str:
 
 
 def page_text(name: str, script: str) -> str:
+    parts = {"TITLE": html.escape(name), "SCRIPT": quote(script)}
     text = (HERE / "page.html").read_text()
-    return text.replace("TITLE", html.escape(name)).replace("SCRIPT", script)
+    return re.sub("|".join(parts), lambda found: parts[found[0]], text)
