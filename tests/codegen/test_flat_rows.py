@@ -10,7 +10,16 @@ from tests.codegen.native import check, run_native
 from tinyhlo.codegen.loops import LoopProgram
 from tinyhlo.codegen.lowering.kernel import lower_kernel
 from tinyhlo.codegen.moves.heuristics import choose_moves
-from tinyhlo.ir.build import broadcast, cast, elementwise, full, gather, param
+from tinyhlo.ir.build import (
+    broadcast,
+    cast,
+    elementwise,
+    full,
+    gather,
+    param,
+    reshape,
+    slice_,
+)
 from tinyhlo.ir.dtypes import BF16, BOOL, F16, F32, F64, I32, U8, DType
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.ops import Op
@@ -139,3 +148,11 @@ def test_places_that_the_program_computes_are_not_known() -> None:
     found = gather(table, (places,))
     arrays = [array(F32, 4), np.arange(16, dtype=np.int32)[::-1] // 4]
     check(Graph((table.type, places.type), (found,)), arrays)
+
+
+def test_known_places_that_are_all_the_end_of_the_memory() -> None:
+    """The last vectors of 31 elements, in place, read nothing but the last of two."""
+    x, pair = param(0, (31,), F32), param(1, (2,), F32)
+    each = slice_(reshape(broadcast(pair, (2, 16), (0,)), (32,)), (1,), (32,), (1,))
+    value = elementwise(Op.MUL, x, each)
+    check_kernel(value, inputs=(array(F32, 31), array(F32, 2)), in_place=((0, 0),))

@@ -11,13 +11,18 @@ import pytest
 
 from tests.codegen.native import CONFIG, check, compiled, run_native, run_program, target
 from tests.schedule.graphs import F32, add, mul
+from tinyhlo.codegen.lowering.kernel import lower_kernel
+from tinyhlo.codegen.moves.heuristics import choose_moves
 from tinyhlo.ir.build import broadcast, elementwise, full, param, reduce
 from tinyhlo.ir.dtypes import BF16, F64, I8, I32, DType
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.ops import Op
+from tinyhlo.ir.simplify import simplify
 from tinyhlo.runtime.compile import compile_program
+from tinyhlo.runtime.processors import named_target
 from tinyhlo.schedule import schedule
+from tinyhlo.schedule.program import Kernel
 
 Pair = Callable[[Node, Node], Node]
 
@@ -227,3 +232,15 @@ def test_sums_of_all_columns_too_stay_as_they_are(dtype: DType) -> None:
     terms = mul(broadcast(x, shape, (0, 2)), broadcast(y, shape, (1, 2)))
     arrays = [(4 * numbers(*shape)).astype(dtype.numpy) for shape in ((33, 17), (11, 17))]
     check(Graph((x.type, y.type), (reduce(Op.ADD, terms, (1, 2)),)), arrays, rtol=1e-4, atol=1e-3)
+
+
+def test_scratch_of_several_sums_is_made_in_their_order() -> None:
+    """Equal programs have equal code, which a cache finds again."""
+    x, y = param(0, (32, 16), F32), param(1, (48, 16), F32)
+    near = pairs(square, Op.ADD, x, y)
+    sizes = (pairs(term, Op.ADD, x, y) for term in (mul, lambda a, b: mul(mul(a, b), b)))
+    value = reduce(Op.MIN, elementwise(Op.DIV, near, add(*sizes)), (1,))
+    wide = named_target("x86-64-v4", 1)
+    kernel = Kernel("kernel", simplify(Graph((x.type, y.type), (value,))))
+    loops = str(choose_moves(lower_kernel(kernel, wide), wide))
+    assert re.findall(r"local row(\d)", loops) == ["0", "1", "2"]

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 def load(v: Values, e: Load) -> str | None:
-    """`e` in every lane; None where lanes are off, their places are not known, or further apart
-    than a vector is long."""
+    """`e` in every lane; None where lanes are off, their places are not known, further apart than a
+    vector is long, or all the last one of the memory."""
     var = v.vector_var
     if var is None or v.scope.mask is not None or not v.variables[var].isdigit():
         return None
@@ -34,7 +34,7 @@ def load(v: Values, e: Load) -> str | None:
     low, high = min(lanes), max(lanes)
     base = e.index - Index(0, varying) + low
     size = min(count, e.memory.size - base.bounds[1])
-    if high - low >= size:
+    if high - low >= size or size == 1:
         return None
     type_ = lanes_type(stored_type(e.dtype), size)
     text = v.b.value(f"load {type_}, ptr {v.address(e.memory, base)}, align {e.dtype.itemsize}")

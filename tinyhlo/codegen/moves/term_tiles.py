@@ -266,7 +266,7 @@ def tiled(tiles: Tiles, numbers: Iterator[int]) -> Body:
         part = Loop(turn, Axis.SERIAL, body, start=start, count=tiles.block)
         nest = Loop(block, Axis.SERIAL, (replace(columns, body=(part,)),))
     elif tiles.behind:
-        scratch = {s.memory for s in body if isinstance(s, Store)}
+        scratch = dict.fromkeys(s.memory for s in body if isinstance(s, Store))
         row = row_of(turn, rows, ROWS)
         behind = Loop(Var(SLOT, ROWS), Axis.SERIAL, substituted(tiles.behind, {rows: row}))
         nest = Loop(turn, Axis.SERIAL, (*map(Allocate, scratch), columns, behind))
