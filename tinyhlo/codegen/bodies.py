@@ -310,6 +310,11 @@ def only_stores(body: Body) -> bool:
     return all(isinstance(s, (Declare, Store)) for s in body)
 
 
+def stores_last(statements: Iterable[Statement]) -> Body:
+    """The same statements, those that store behind all others."""
+    return tuple(sorted(statements, key=lambda s: isinstance(s, Store)))
+
+
 def store_groups(stores: list[Store]) -> list[list[Store]]:
     """Neighbouring stores, cut so that all values of a group can be computed before any of it is
     stored. Where results are read, by a scatter that is written out above all, a group ends before

@@ -180,17 +180,18 @@ class Scopes:
         yield
         self.stack.extend(deeper)
 
-    def rebound(self, body: Body) -> None:
-        """Registers and memory that `body` changes are read inside it, not before it."""
-        for name in changed(body):
+    def rebound(self, body: Body) -> frozenset[str]:
+        """Registers and memory that `body` changes are read inside it, not before it. Returns these
+        registers."""
+        names = changed(body)
+        for name in names:
             if name in self.depth:
                 self.depth[name] = self.current
         if stores_in(body):
             self.stored()
+        return names
 
     def settle(self, body: Body) -> None:
         """After a loop the registers it changed belong to the scope around it."""
-        self.rebound(body)
-        names = changed(body)
-        if names:
+        if names := self.rebound(body):
             self.forget(names)

@@ -59,6 +59,8 @@ def computed_in(index: Index) -> Iterator[Expression]:
 
 def parts(e: Expression) -> tuple[Expression, ...]:
     """Its operands and what its indices are computed from."""
+    if type(e) is Apply:
+        return e.arguments
     return (*operands(e), *(value for index in places(e) for value in computed_in(index)))
 
 

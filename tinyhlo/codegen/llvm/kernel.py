@@ -92,7 +92,6 @@ class KernelRenderer(Statements):
         self.b.declarations["tiny_parallel"] = PARALLEL
         given = f"ptr @{symbol}.body, ptr {context}, i64 {loop.var.extent}, i32 {self.threads}"
         self.b.line(f"call void @tiny_parallel({given})")
-        self.forget(())
         self.stored()
 
     def saved(self, var: Var) -> str:

@@ -299,7 +299,7 @@ class Values(Scopes):
     def loads_parts(self, memory: Memory) -> bool:
         """Whether an element is loaded into a part of a register: halves on x86. What is as small
         as `SCALAR_BYTES` may be registers of the function around, and stay there."""
-        small = memory.size * memory.dtype.itemsize <= SCALAR_BYTES
+        small = memory.nbytes <= SCALAR_BYTES
         return memory.dtype is F16 and not small and self.target.triple.startswith("x86")
 
     def from_stored(self, text: str, dtype: DType, lanes: int) -> str:

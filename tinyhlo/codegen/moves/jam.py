@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from tinyhlo.codegen.bodies import inside, only_sums, substituted
+from tinyhlo.codegen.bodies import inside, only_sums, stores_last, substituted
 from tinyhlo.codegen.expressions import Load
 from tinyhlo.codegen.loops import Axis, Body, Declare, Loop, Statement, Store
 from tinyhlo.codegen.moves.basic import join
@@ -97,6 +97,4 @@ def together(loop: Loop, turn: Var, first: Index, count: int) -> Loop:
 
 def all_at_once(loop: Loop) -> Body:
     """The iterations of a loop, their reduces joined, their stores last."""
-    each = iterations(loop, {}, {}, most_nodes=0)
-    stores = [s for s in each if isinstance(s, Store)]
-    return join((*(s for s in each if s not in stores), *stores))
+    return join(stores_last(iterations(loop, {}, {}, most_nodes=0)))

@@ -41,8 +41,8 @@ from tinyhlo.codegen.loops import (
     Statement,
     Store,
 )
-from tinyhlo.codegen.moves.basic import join
-from tinyhlo.codegen.moves.write_out import iterations, uses_registers
+from tinyhlo.codegen.moves.jam import all_at_once
+from tinyhlo.codegen.moves.write_out import uses_registers
 from tinyhlo.codegen.walks import loads_of, walk
 from tinyhlo.ir.dtypes import BOOL
 from tinyhlo.ir.index import ZERO, Var, index
@@ -92,11 +92,9 @@ def columns_written_out(loop: Loop) -> Loop:
         case (Loop(axis=Axis.SERIAL, width=1, count=None, var=var) as columns,) if (
             var.extent <= MOST_COLUMNS and not uses_registers(columns)
         ):
-            result = iterations(columns, {}, {}, most_nodes=0)
+            return replace(loop, body=all_at_once(columns))
         case _:
             return loop
-    stores = [s for s in result if isinstance(s, Store)]
-    return replace(loop, body=join((*(s for s in result if not isinstance(s, Store)), *stores)))
 
 
 def streams_of(loop: Loop, target: Target) -> int:
@@ -112,7 +110,7 @@ def streams_of(loop: Loop, target: Target) -> int:
 
 def are_far(loads: Collection[Load], cache_bytes: int) -> bool:
     """Whether a cache does not hold what is read."""
-    return any(e.memory.size * e.dtype.itemsize > cache_bytes for e in loads)
+    return any(e.memory.nbytes > cache_bytes for e in loads)
 
 
 def rows_apart(loop: Loop, streams: int) -> Loop:
@@ -128,11 +126,12 @@ def columns_aside(loop: Loop, name: str, lanes: int) -> tuple[Body, Loop]:
     side by side first, since taking columns apart costs as much as multiplying with them."""
     (along,) = (s for s in loop.body if isinstance(s, Loop))
     var = along.var
-    loads = {e for s in only_sums(along.body) for e in loads_of(s.value) if is_column(e, var)}
+    terms = only_sums(along.body)
+    loads = dict.fromkeys(e for s in terms for e in loads_of(s.value) if is_column(e, var))
     if not loads or loop.var.extent < FEWEST_TURNS * lanes:
         return (), loop
     fill: list[Store] = []
-    for k, load in enumerate(sorted(loads, key=lambda e: (e.memory.name, e.index.offset))):
+    for k, load in enumerate(loads):
         column = Memory(f"{name}_{k}", load.dtype, var.extent, local=True)
         fill.append(Store(column, index(var), load))
     here: dict[Expression, Expression] = {s.value: Load(s.memory, s.index) for s in fill}

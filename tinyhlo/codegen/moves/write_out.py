@@ -16,7 +16,15 @@ from dataclasses import replace
 from itertools import zip_longest
 from math import inf
 
-from tinyhlo.codegen.bodies import all_indices, all_values, below, is_copy, rewritten, values_in
+from tinyhlo.codegen.bodies import (
+    all_indices,
+    all_values,
+    below,
+    is_copy,
+    rewritten,
+    stores_last,
+    values_in,
+)
 from tinyhlo.codegen.expressions import (
     Expression,
     IndexValue,
@@ -119,10 +127,9 @@ def without_short_loops(loop: Loop, target: Target, runs: float, moves: list[str
         return with_loops(loop, lambda s: without_short_loops(s, target, runs, moves))
     moves += [f"write out {s.var.name} {s.var.extent}" for s in inner]
     result = written_out(loop.body)
-    stores = [s for s in result if isinstance(s, Store)]
-    if reads_any({s.memory for s in stores}, result):
-        return replace(loop, body=tuple(result))
-    return replace(loop, body=(*(s for s in result if not isinstance(s, Store)), *stores))
+    stored = {s.memory for s in result if isinstance(s, Store)}
+    body = tuple(result) if reads_any(stored, result) else stores_last(result)
+    return replace(loop, body=body)
 
 
 def with_loops(loop: Loop, change: Callable[[Loop], Loop]) -> Loop:

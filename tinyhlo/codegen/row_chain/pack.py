@@ -20,7 +20,7 @@ from tinyhlo.codegen.contraction.layout import operand_strides
 from tinyhlo.codegen.contraction.operand import cast, vector_loop, zeros
 from tinyhlo.codegen.contraction.tiles import matrix_slots, matrix_tiles, tile_slots, tiles
 from tinyhlo.codegen.expressions import Expression, Guard, Memory, literal
-from tinyhlo.codegen.loops import Axis, Body, Loop, Store, guarded, nested
+from tinyhlo.codegen.loops import Axis, Body, Loop, Store, guarded, needed, nested
 from tinyhlo.codegen.lowering.fused import Lowering, LoweringAround, Scope, letter
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import Node
@@ -245,12 +245,12 @@ class Packing:
 
     def value(self, node: Node, at: list[Index], *inside: Condition) -> Expression:
         """An element of an operand, where all of `inside` holds, in the type that is multiplied."""
-        found = self.operands.value(node, at, tuple(c for c in inside if not c.always))
+        found = self.operands.value(node, at, needed(*inside))
         return cast(found, self.sizes.form.left)
 
     def guarded_value(self, node: Node, at: list[Index], inside: Sequence[Condition]) -> Expression:
         """The same, and zero outside."""
-        inside = tuple(c for c in inside if not c.always)
+        inside = needed(*inside)
         value = self.value(node, at, *inside)
         return Guard(inside, value, literal(0, value.dtype)) if inside else value
 
