@@ -16,16 +16,16 @@ lines and pages of memory that a turn opens are read to their end.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
-from tinyhlo.codegen.bodies import inside, only_sums, stores_last, substituted
-from tinyhlo.codegen.expressions import Load
-from tinyhlo.codegen.loops import Axis, Body, Declare, Loop, Statement, Store
+from tinyhlo.codegen.bodies import inside, only_stores, only_sums, stores_last, substituted
+from tinyhlo.codegen.loops import Accumulate, Axis, Body, Loop, Statement
 from tinyhlo.codegen.moves.basic import join
 from tinyhlo.codegen.moves.side_sums import BUSY, LIGHT
 from tinyhlo.codegen.moves.work import cost
 from tinyhlo.codegen.moves.write_out import iterations, uses_registers
-from tinyhlo.codegen.walks import walk
+from tinyhlo.codegen.walks import loads_of
 from tinyhlo.ir.dtypes import BOOL
 from tinyhlo.ir.index import Index, Var, constant, index
 from tinyhlo.target import Target
@@ -55,29 +55,33 @@ def results_of(loop: Loop, target: Target) -> int:
             terms = only_sums(row.body)
         case _:
             return 1
-    others = [s for s in loop.body if s is not rows]
-    extent, vectors = loop.var.extent, row.chains * max(1, len(terms))
-    values = [s.value for s in terms]
-    loads = [e for e in walk(values) if isinstance(e, Load) and e.depends_on(loop.var)]
-    steps = {e.index.coefficient(loop.var) for e in loads}
-    jams = (
-        loop.axis is Axis.SERIAL
-        and loop.count is None
-        and all(isinstance(s, (Declare, Store)) for s in others)
-        and row.axis is Axis.REDUCE
-        and row.count is None
-        and 1 < row.width <= row.var.extent < 2 * row.width
-        and rows.var.extent >= SHORTEST
-        and bool(terms)
-        and steps == {row.var.extent}
-        and all(value.dtype is not BOOL for value in values)
-        and sum(map(cost, values)) <= LIGHT * len(terms)
-        and not uses_registers(loop)
-    )
-    most = min(BUSY // vectors, extent // (SHARES * target.threads))
-    if not jams or most < 2:
+    others = tuple(s for s in loop.body if s is not rows)
+    whole = loop.axis is Axis.SERIAL and loop.count is None and only_stores(others)
+    if not (whole and is_one_vector(row)) or rows.var.extent < SHORTEST:
+        return 1
+    if not terms or not are_light(terms) or uses_registers(loop):
+        return 1
+    loads = [load for s in terms for load in loads_of(s.value) if load.depends_on(loop.var)]
+    if {load.index.coefficient(loop.var) for load in loads} != {row.var.extent}:
+        return 1  # rows of the next result do not follow in memory
+    extent = loop.var.extent
+    most = min(BUSY // (row.chains * len(terms)), extent // (SHARES * target.threads))
+    if most < 2:
         return 1
     return next((n for n in range(most, most // 2, -1) if extent % n == 0), most)
+
+
+def is_one_vector(row: Loop) -> bool:
+    """Whether a row is reduced by one turn of its lanes, and a second that overlaps the first."""
+    whole = row.axis is Axis.REDUCE and row.count is None
+    return whole and 1 < row.width <= row.var.extent < 2 * row.width
+
+
+def are_light(terms: Sequence[Accumulate]) -> bool:
+    """Whether terms are little work, so that each addition is waited for."""
+    values = [s.value for s in terms]
+    numbers = all(value.dtype is not BOOL for value in values)
+    return numbers and sum(map(cost, values)) <= LIGHT * len(terms)
 
 
 def jammed(loop: Loop, count: int) -> Body:

@@ -18,7 +18,7 @@ ones, and such as are no equal parts, one by one to their end.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from tinyhlo.codegen.bodies import only_sums, rewritten, substituted
@@ -33,6 +33,7 @@ from tinyhlo.codegen.expressions import (
     index_free,
 )
 from tinyhlo.codegen.loops import (
+    Accumulate,
     Allocate,
     Axis,
     Body,
@@ -168,26 +169,34 @@ def lanes_of(loop: Loop, target: Target, most: int = 0) -> int:
     terms = only_sums(along.body)
     stores = [s for s in loop.body if isinstance(s, Store)]
     declares = [s for s in loop.body if isinstance(s, Declare)]
-    ops = {s.name: s.op for s in terms}
+    plain = loop.axis is Axis.SERIAL and loop.count is None and lanes <= along.var.extent
+    if not plain or len(loop.body) != len(declares) + 1 + len(stores):
+        return 0
+    if not (begin_neutral(declares, terms) and are_near(stores, loop.var)):
+        return 0
+    if not all(is_simple(s.value) for s in terms):
+        return 0
     rows = rows_of(loop.var, along, most or max(lanes, target.vector_registers // 2), target)
-    plain = (
-        loop.axis is Axis.SERIAL
-        and loop.count is None
-        and 1 < rows <= loop.var.extent
-        and lanes <= along.var.extent
-        and len(loop.body) == len(declares) + 1 + len(stores)
-        and set() != ops.keys() == {d.name for d in declares}
-        and all(d.value is identity(ops[d.name], d.value.dtype) for d in declares)
-        and (rows == lanes or len(set(ops.values())) == len({d.value.dtype for d in declares}) == 1)
-        and all(is_simple(s.value) for s in terms)
-        and all(s.index.coefficient(loop.var) in range(1, NEAR + 1) for s in stores)
-        and all(
-            load.index.coefficient(loop.var) in range(NEAR + 1)
-            for s in stores
-            for load in loads_of(s.value)
-        )
+    alike = len({s.op for s in terms}) == len({d.value.dtype for d in declares}) == 1
+    return rows if 1 < rows <= loop.var.extent and (alike or rows == lanes) else 0
+
+
+def begin_neutral(declares: Sequence[Declare], terms: Sequence[Accumulate]) -> bool:
+    """Whether the registers are those of the sums, each of which begins with the neutral element:
+    every row starts with that."""
+    ops = {s.name: s.op for s in terms}
+    own = set() != ops.keys() == {d.name for d in declares}
+    return own and all(d.value is identity(ops[d.name], d.value.dtype) for d in declares)
+
+
+def are_near(stores: Sequence[Store], row: Var) -> bool:
+    """Whether results of neighbouring rows lie next to each other, or nearly, and so does all else
+    that they are computed from."""
+    apart = (s.index.coefficient(row) for s in stores)
+    read = (load.index.coefficient(row) for s in stores for load in loads_of(s.value))
+    return all(step in range(1, NEAR + 1) for step in apart) and all(
+        step in range(NEAR + 1) for step in read
     )
-    return rows if plain else 0
 
 
 def rows_of(row: Var, along: Loop, most: int, target: Target) -> int:
