@@ -20,6 +20,7 @@ from tinyhlo.codegen.expressions import (
     Memory,
     Rarely,
     Read,
+    as_index,
     literal,
     substitute_expression,
     where,
@@ -104,6 +105,34 @@ def test_memory_that_a_loop_stores_is_read_inside_it() -> None:
     written: list[str] = []
     render(program, gpu, "counted", {}, written)
     assert written[-1].count("y0[0]") == 3
+
+
+def test_memory_that_nobody_stores_is_read_once() -> None:
+    """A register that changes in between is no reason to read memory again, but one that says
+    where is."""
+    kept, end, turn = Memory("x0", F32, 8), Memory("y0", F32, 1), Var("turn", 8)
+    value = Load(kept, index(turn))
+    there = Load(kept, as_index(Read("place", I32), (0, 7)))
+    body = (
+        *(Declare(name, literal(0, F32)) for name in ("sum", "squares")),
+        Declare("place", literal(0, I32)),
+        Loop(
+            turn,
+            Axis.ORDERED,
+            (
+                Accumulate("sum", Op.ADD, value + there),
+                Accumulate("squares", Op.ADD, value * value + there),
+                Accumulate("place", Op.ADD, literal(1, I32)),
+                Accumulate("sum", Op.ADD, there),
+            ),
+        ),
+        Store(end, constant(0), Read("sum", F32) * Read("squares", F32)),
+    )
+    program = LoopProgram("summed", (kept,), (end,), body)
+    text = str(render_kernel(program, named_target("x86-64-v3", 1), "summed", False, {}))
+    slots = re.findall(r"(%s\d+) = alloca", text)
+    loads = re.findall(r"load float, ptr (%\w+)", text)
+    assert len([place for place in loads if place not in slots]) == 3
 
 
 def test_a_register_of_a_loop_that_is_written_out_is_new_each_turn() -> None:

@@ -151,9 +151,9 @@ class Scopes:
         """Registers changed: values that depend on them are stale."""
         changed = frozenset(names)
         for scope in self.stack:
-            stale = [e for e in scope.changing if not e.free.isdisjoint(changed)]
-            for expression in stale:
-                del scope.changing[expression]
+            for table in (scope.changing, scope.loaded):
+                for e in [e for e in table if not e.free.isdisjoint(changed)]:
+                    del table[e]
             for key in [k for k in scope.splats if not k[0].free.isdisjoint(changed)]:
                 del scope.splats[key]
             scope.indices = {
@@ -162,7 +162,6 @@ class Scopes:
             scope.addresses = {
                 k: t for k, t in scope.addresses.items() if index_free(k[1]).isdisjoint(changed)
             }
-        self.stored()
 
     def stored(self) -> None:
         """Memory changed: what was loaded from mutable memory is stale."""

@@ -39,6 +39,7 @@ def render(s: Statements, keep: Keep) -> None:
         b.line(f"store {value_type(I32, s.lanes)} {value}, ptr {place}, align 4")
     s.keep(register, b.value(f"add nuw nsw i64 {end}, {more}"))
     s.forget((keep.count,))
+    s.stored()
 
 
 def packed(s: Statements, mask: str, values: list[str]) -> list[str]:
