@@ -270,6 +270,12 @@ def number_of(value: Literal) -> int:
     return value.bits - (1 << value.dtype.bits) if negative else value.bits
 
 
+def float_of(value: Literal) -> float:
+    """The number that a literal of floats is."""
+    raw = value.bits.to_bytes(value.dtype.itemsize, "little")
+    return float(np.frombuffer(raw, value.dtype.numpy)[0])
+
+
 @lru_cache(maxsize=4096)
 def has_registers(names: frozenset[Name]) -> bool:
     """Whether any of the names is a register."""

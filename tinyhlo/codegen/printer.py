@@ -13,8 +13,6 @@ from __future__ import annotations
 
 from collections import Counter
 
-import numpy as np
-
 from tinyhlo.codegen.bodies import all_values
 from tinyhlo.codegen.expressions import (
     Apply,
@@ -25,6 +23,8 @@ from tinyhlo.codegen.expressions import (
     Load,
     Memory,
     Read,
+    float_of,
+    number_of,
 )
 from tinyhlo.codegen.loops import (
     Accumulate,
@@ -179,7 +179,6 @@ class _Printer:
                 texts = [self.value(word) for word in words]
                 sign = "+=" if statement.adds else "="
                 self.line(f"{', '.join(sums)} {sign} {name}({', '.join(texts)})")
-
             case WarpgroupProducts(name=name, left=left, right=right, behind=behind):
                 for at, to in statement.places:
                     one, two = f"{left.name}[{self.index(at)}]", f"{right.name}[{self.index(to)}]"
@@ -266,9 +265,9 @@ class _Printer:
 
 
 def format_literal(e: Literal) -> str:
-    raw = e.bits.to_bytes(e.dtype.itemsize, "little")
-    value = np.frombuffer(raw, e.dtype.numpy)[0]
-    return str(float(value)) if e.dtype.is_float else str(value)
+    if e.dtype.is_float:
+        return str(float_of(e))
+    return str(number_of(e) if e.dtype.is_integer else bool(e.bits))
 
 
 def shared_in(body: Body) -> set[Expression]:

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tinyhlo.codegen.expressions import Apply, Literal, apply, literal, where
+from tinyhlo.codegen.expressions import Apply, Literal, apply, float_of, literal, where
 from tinyhlo.codegen.math.logarithm import to_float
-from tinyhlo.codegen.math.reciprocals import number, reciprocal, smallest
+from tinyhlo.codegen.math.reciprocals import reciprocal, smallest
 from tinyhlo.codegen.math.terms import MAGIC, Term, rarely
 from tinyhlo.ir.dtypes import F32, F64, U64, DType, unsigned_of
 from tinyhlo.ir.ops import Op
@@ -70,7 +70,7 @@ def by_one_divisor(x: Term, y: Term) -> Term | None:
     by which it multiplies, and constants far from one."""
     unsigned, (dividends, divisors) = unsigned_of(x.dtype), NEAR_ONE[x.dtype]
     if type(y) is Literal:
-        parts = reciprocal(number(y), y.dtype)
+        parts = reciprocal(float_of(y), y.dtype)
         if parts is not None:
             return by_constant(x, y, *parts)
         if y.bits % (1 << y.dtype.mantissa_bits) == 0 or not is_near(y, divisors):
@@ -100,7 +100,7 @@ def by_one_divisor(x: Term, y: Term) -> Term | None:
 
 
 def is_near(y: Literal, exponent: int) -> bool:
-    return 2.0**-exponent <= abs(number(y)) <= 2.0**exponent
+    return 2.0**-exponent <= abs(float_of(y)) <= 2.0**exponent
 
 
 def by_constant(x: Term, y: Literal, high: float, low: float) -> Term | None:
@@ -124,7 +124,7 @@ def least_dividend(low: float, dtype: DType) -> float:
 
 def is_never_far(x: Term, y: Term) -> bool:
     """Whether y is a constant by which all that x can be is divided in two operations."""
-    parts = reciprocal(number(y), y.dtype) if type(y) is Literal else None
+    parts = reciprocal(float_of(y), y.dtype) if type(y) is Literal else None
     return parts is not None and smallest(x) >= least_dividend(parts[1], x.dtype)
 
 

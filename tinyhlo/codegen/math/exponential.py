@@ -16,8 +16,7 @@ from tinyhlo.codegen.math.tables import (
     EXP_F64,
     EXPM1_F32,
     EXPM1_F64,
-    LN2_F32,
-    LN2_F64,
+    LN2,
     SHORT_EXPM1,
     SHORT_F32,
     SHORT_F64,
@@ -40,9 +39,6 @@ class Format:
     exp: Table
     short: Table
     expm1: Table
-    ln2: tuple[float, float]
-    fraction_bits: int
-    bias: int
     denormal: float
     zero: float
     low: float
@@ -54,33 +50,31 @@ class Format:
 
 FORMATS: dict[DType, Format] = {
     F32: Format(
-        EXP_F32, SHORT_F32, EXPM1_F32, LN2_F32, 23, 127, -87.33654, -104.0, -176.0, 89.0,
-        -18.0, 2.0**-25, 9.2,
+        EXP_F32, SHORT_F32, EXPM1_F32, -87.33654, -104.0, -176.0, 89.0, -18.0, 2.0**-25, 9.2,
     ),
     F64: Format(
-        EXP_F64, SHORT_F64, EXPM1_F64, LN2_F64, 52, 1023, -708.396418532264, -745.2, -1418.0,
-        710.0, -40.0, 2.0**-54, 20.0,
+        EXP_F64, SHORT_F64, EXPM1_F64, -708.396418532264, -745.2, -1418.0, 710.0, -40.0,
+        2.0**-54, 20.0,
     ),
 }  # fmt: skip
 
 
 def reduce(x: Term, biases: int, offset: int = 0) -> tuple[Term, Term]:
     """(an integer with n + offset and so many exponent biases in its low bits, r)."""
-    form = FORMATS[x.dtype]
-    magic = MAGIC[x.dtype] + (biases * form.bias + offset)
+    magic = MAGIC[x.dtype] + (biases * x.dtype.exponent_bias + offset)
     shifted = x.fma(1 / log(2), magic)
     return shifted.as_integer(), rest(x, shifted - magic)
 
 
 def rest(x: Term, n: Term) -> Term:
     """x - n log(2)."""
-    high, low = FORMATS[x.dtype].ln2
+    high, low = LN2[x.dtype]
     return n.fma(-low, n.fma(-high, x))
 
 
 def power_of_two(exponent: Term, dtype: DType) -> Term:
     """From an integer with a biased exponent in its low bits; the bits above fall off."""
-    return (exponent << FORMATS[dtype].fraction_bits).as_float(dtype)
+    return (exponent << dtype.mantissa_bits).as_float(dtype)
 
 
 def less_one(r: Term, table: Table) -> Term:
@@ -156,7 +150,7 @@ def denormal_exp(x: Term) -> Term:
     theirs is, is added, and subtracted as an integer."""
     form = FORMATS[x.dtype]
     value, scale = two_factors(*reduce(x.at_least(form.low), biases=2))
-    least = x.constant(2.0 ** (1 - form.bias))
+    least = x.constant(2.0 ** (1 - x.dtype.exponent_bias))
     return (value.fma(scale, least).as_integer() - least.as_integer()).as_float(x.dtype)
 
 
@@ -168,7 +162,7 @@ def expm1(x: Term) -> Term:
     integer, r = reduce(where(tiny, x.constant(0.0), limited), biases=1, offset=-1)
     if x.dtype is F64:  # no reduction up to 1/2, which would cost half a unit of accuracy
         near = abs(x) < 0.5
-        integer = where(near, integer.constant(form.bias - 1), integer)
+        integer = where(near, integer.constant(F64.exponent_bias - 1), integer)
         r = where(near, x, r)
     q = less_one(r, form.expm1)
     half_power = power_of_two(integer, x.dtype)

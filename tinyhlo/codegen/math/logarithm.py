@@ -4,43 +4,25 @@ from __future__ import annotations
 
 from math import inf, nan
 
-from tinyhlo.codegen.expressions import where
-from tinyhlo.codegen.math.tables import LN2_F32, LN2_F64, LOG_F32, LOG_F64
+from tinyhlo.codegen.expressions import literal, where
+from tinyhlo.codegen.math.tables import LN2, LOG_F32, LOG_F64
 from tinyhlo.codegen.math.terms import MAGIC, Term, polynomial
 from tinyhlo.ir.dtypes import F32, F64, DType
-from tinyhlo.records import dataclass
 
-
-@dataclass(frozen=True, slots=True)
-class Format:
-    """`root` are the bits of sqrt(1/2); numbers below `normal` are denormal."""
-
-    fraction_bits: int
-    bias: int
-    root: int
-    normal: float
-    ln2: tuple[float, float]
-
-
-FORMATS: dict[DType, Format] = {
-    F32: Format(23, 127, 0x3F3504F3, 2.0**-126, LN2_F32),
-    F64: Format(52, 1023, 0x3FE6A09E667F3BCD, 2.0**-1022, LN2_F64),
-}
+ROOT = {F32: 0x3F3504F3, F64: 0x3FE6A09E667F3BCD}  # the bits of sqrt(1/2)
 
 
 def split(x: Term) -> tuple[Term, Term]:
     """(e, m), e an integer, for a positive normal x."""
-    form = FORMATS[x.dtype]
-    bits = x.as_integer()
-    exponent = (bits - form.root).arithmetic_shift(form.fraction_bits)
-    return exponent, (bits - (exponent << form.fraction_bits)).as_float(x.dtype)
+    bits, digits = x.as_integer(), x.dtype.mantissa_bits
+    exponent = (bits - ROOT[x.dtype]).arithmetic_shift(digits)
+    return exponent, (bits - (exponent << digits)).as_float(x.dtype)
 
 
 def split_any(x: Term) -> tuple[Term, Term]:
     """(e, m), e a float, for a positive x that may be denormal."""
-    form = FORMATS[x.dtype]
-    lift = form.fraction_bits + 1
-    denormal = x < form.normal
+    lift = x.dtype.mantissa_bits + 1
+    denormal = x < 2.0 ** (1 - x.dtype.exponent_bias)
     exponent, m = split(where(denormal, x * 2.0**lift, x))
     number = to_float(exponent, x.dtype)
     return where(denormal, number - float(lift), number), m
@@ -50,12 +32,12 @@ def to_float(exponent: Term, dtype: DType) -> Term:
     """A small integer as a float. AVX2 converts no 64-bit integers: it is added to MAGIC's bits."""
     if dtype is F32:
         return exponent.cast(F32)
-    return (exponent + 0x4338000000000000).as_float(F64) - MAGIC[F64]
+    return (exponent + literal(MAGIC[F64], F64).bits).as_float(F64) - MAGIC[F64]
 
 
 def log1p_of_rest(f: Term, exponent: Term) -> Term:
     """exponent * log(2) + log(1 + f)."""
-    high, low = FORMATS[f.dtype].ln2
+    high, low = LN2[f.dtype]
     square = f * f
     if f.dtype is F32:
         tail = (square * f).fma(polynomial(f, LOG_F32), exponent * low)
@@ -81,13 +63,13 @@ def logarithm(x: Term) -> Term:
 
 def log1p(x: Term) -> Term:
     """log(u) for u = 1 + x rounded; what the rounding lost joins m - 1."""
-    form = FORMATS[x.dtype]
-    tiny = abs(x) < 2.0 ** -(form.fraction_bits + 2)  # x itself; powers of it would be denormal
+    digits = x.dtype.mantissa_bits
+    tiny = abs(x) < 2.0 ** -(digits + 2)  # x itself; powers of it would be denormal
     y = where(tiny, x.constant(0.0), x)
     u = y + 1.0
     lost = y - (u - 1.0)
     exponent, m = split(u)
-    shift = exponent.at_most(100) << form.fraction_bits  # further up nothing was lost
-    scale = (shift.constant(form.bias << form.fraction_bits) - shift).as_float(x.dtype)
+    shift = exponent.at_most(100) << digits  # further up nothing was lost
+    scale = (shift.constant(x.dtype.exponent_bias << digits) - shift).as_float(x.dtype)
     value = log1p_of_rest(lost.fma(scale, m - 1.0), to_float(exponent, x.dtype))
     return where(tiny, x, with_limits(u, value))

@@ -12,7 +12,7 @@ from math import inf, log, nan
 from tinyhlo.codegen.expressions import apply, where
 from tinyhlo.codegen.math.exponential import FORMATS, in_two_factors, power_of_two, rest
 from tinyhlo.codegen.math.logarithm import split, split_any, to_float
-from tinyhlo.codegen.math.tables import EXP_F32, LN2_F64, LOG_F64, LONG_LOG_F64
+from tinyhlo.codegen.math.tables import EXP_F32, LN2, LOG_F64, LONG_LOG_F64
 from tinyhlo.codegen.math.terms import MAGIC, Term, paired, polynomial
 from tinyhlo.ir.dtypes import F32, F64
 from tinyhlo.ir.ops import Op
@@ -52,7 +52,7 @@ def by_wide(x: Term, y: Term) -> Term:
     logarithm = log2_of_magnitude(x)
     product = where(logarithm.equals(0.0), logarithm, logarithm * y.cast(F64))
     limited = product.at_least(-200.0).at_most(200.0)
-    magic = MAGIC[F64] + FORMATS[F64].bias
+    magic = MAGIC[F64] + F64.exponent_bias
     shifted = limited + magic
     r = (limited - (shifted - magic)) * log(2)
     scale = power_of_two(shifted.as_integer(), F64)
@@ -80,7 +80,7 @@ def by_pairs(x: Term, y: Term) -> Term:
     product = high * factor
     lost = low.fma(factor, high.fma(factor, -product))
     limited = product.at_least(form.low).at_most(form.high)
-    magic = MAGIC[F64] + 2 * form.bias
+    magic = MAGIC[F64] + 2 * F64.exponent_bias
     shifted = limited.fma(1 / log(2), magic)
     integer = shifted.as_integer()
     r = rest(limited, shifted - magic) + where(limited.equals(product), lost, lost.constant(0.0))
@@ -104,7 +104,7 @@ def log_in_two(x: Term) -> Pair:
     two_thirds = s.constant(2 / 3), s.constant(2**-54 * 2 / 3)  # 2/3 rounds down
     factor = sum_of(two_thirds, (z * paired(z, LONG_LOG_F64), s.constant(0.0)))
     of_m = sum_of((s + s, s_low + s_low), product_of(w, factor))
-    of_two = number * LN2_F64[0], number * LN2_F64[1]  # the first has zeros at its end: exact
+    of_two = number * LN2[F64][0], number * LN2[F64][1]  # the first has zeros at its end: exact
     high, low = sum_of(of_two, of_m)
     usual = high + low
     value = where(x < inf, where(x > 0.0, usual, x.constant(-inf)), x)

@@ -22,7 +22,7 @@ from math import copysign, frexp, inf, isfinite, ldexp
 import ml_dtypes
 import numpy as np
 
-from tinyhlo.codegen.expressions import Apply, IndexValue, Literal
+from tinyhlo.codegen.expressions import Apply, IndexValue, Literal, float_of
 from tinyhlo.codegen.math.terms import Term
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.ops import Op
@@ -84,7 +84,7 @@ def smallest(x: Term, depth: int = DEPTH) -> float:
 
     match x:
         case Literal():
-            return abs(number(x)) or inf
+            return abs(float_of(x)) or inf
         case IndexValue():
             return 1.0
         case Apply(op=Op.CAST, arguments=(a,)):
@@ -94,11 +94,11 @@ def smallest(x: Term, depth: int = DEPTH) -> float:
             return of(a)
         case Apply(op=Op.ADD | Op.SUB, arguments=(a, Literal() as c) | (Literal() as c, a)):
             # a multiple of the last digit of either, be `a` a product that is not rounded before
-            return ldexp(abs(number(c)), -2 * x.dtype.mantissa_bits - 4)
+            return ldexp(abs(float_of(c)), -2 * x.dtype.mantissa_bits - 4)
         case Apply(op=Op.MUL, arguments=(a, Literal() as c) | (Literal() as c, a)):
-            return of(a) * abs(number(c)) / 2
-        case Apply(op=Op.DIV, arguments=(a, Literal() as c)) if number(c) != 0:
-            return of(a) / abs(number(c)) / 2
+            return of(a) * abs(float_of(c)) / 2
+        case Apply(op=Op.DIV, arguments=(a, Literal() as c)) if float_of(c) != 0:
+            return of(a) / abs(float_of(c)) / 2
         case Apply(op=Op.WHERE, arguments=(_, *parts)):
             return of(*parts)
         case Apply(op=op, arguments=parts) if op in OF_PARTS:
@@ -110,11 +110,6 @@ def is_zero(x: Term) -> bool:
     """Zero or NaN, such as the products of complex numbers with an imaginary part of zero."""
     match x:
         case Apply(op=Op.MUL, arguments=(_, Literal() as c)):
-            return number(c) == 0
+            return float_of(c) == 0
         case _:
-            return type(x) is Literal and number(x) == 0
-
-
-def number(e: Literal) -> float:
-    """The number that a literal of floats is."""
-    return float(np.frombuffer(e.bits.to_bytes(e.dtype.itemsize, "little"), e.dtype.numpy)[0])
+            return type(x) is Literal and float_of(x) == 0

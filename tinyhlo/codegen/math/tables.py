@@ -5,6 +5,7 @@ Lawson fits (close to minimax) of our own; the comment is the largest weighted e
 
 from decimal import Decimal
 
+from tinyhlo.ir.dtypes import F32, F64
 from tinyhlo.ir.ops import Op
 
 ERFC_PIVOT = 1.8359375  # P(0) is nearly an f32
@@ -249,8 +250,10 @@ QUARTERS: tuple[tuple[float, float], ...] = (
 HALF_PI_F32 = (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15)  # pi/2, 72 bits
 HALF_PI_F64 = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33)  # 159 bits
 # log(2) in two parts; the first has eleven zero bits at the end, so its multiples are exact
-LN2_F32 = (0.693115234375, 3.194618329871446e-05)
-LN2_F64 = (0.6931471805598903, 5.497923018708371e-14)
+LN2 = {
+    F32: (0.693115234375, 3.194618329871446e-05),
+    F64: (0.6931471805598903, 5.497923018708371e-14),
+}
 # 2^(k/16) and what rounding to f64 takes off: found by four bits in registers (AVX-512)
 ROOTS = tuple(Decimal(2) ** (Decimal(k) / 16) for k in range(16))
 LOOKUPS: dict[Op, Table] = {
