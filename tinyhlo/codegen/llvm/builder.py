@@ -6,9 +6,25 @@ text = builder.value("fadd float %a, %b")      # appends "%v7 = fadd ...", retur
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from tinyhlo.codegen.llvm.types import lanes_type, splat, suffix, value_type
 from tinyhlo.ir.dtypes import DType
+
+
+class Carried(NamedTuple):
+    """A value that each turn of a loop hands on to the next: its name there, and what it is in the
+    first turn and after each."""
+
+    type: str
+    name: str
+    first: str
+    following: str
+
+    def phi(self, before: str, turn: str) -> str:
+        """Its line at the head of the loop, between the labels of the blocks that jump there."""
+        values = f"[{self.first}, %{before}], [{self.following}, %{turn}]"
+        return f"  {self.name} = phi {self.type} {values}"
 
 
 class Builder:

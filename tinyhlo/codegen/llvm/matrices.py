@@ -124,24 +124,15 @@ class MatrixRenderer:
             self.nest(inner, {**at, var: ZERO})
             return
         header, after = b.fresh(), b.fresh()
-        counter, following, more = (f"%{b.fresh()}" for _ in range(3))
+        counter = f"%{b.fresh()}"
         s.open(header)
         before = s.bind(var)
         s.variables[var] = counter
         self.nest(inner, at if inner else {**at, var: index(var) * by})
         scope = s.close()
         s.unbind(var, before)
-        s.scope.lines += [
-            f"  br label %{header}",
-            f"{header}:",
-            f"  {counter} = phi i64 [0, %{s.scope.label}], [{following}, %{scope.label}]",
-            *scope.lines,
-            f"  {following} = add nuw nsw i64 {counter}, 1",
-            f"  {more} = icmp ult i64 {following}, {var.extent // by}",
-            f"  br i1 {more}, label %{header}, label %{after}",
-            f"{after}:",
-        ]
-        s.scope.label = after
+        b.line(f"br label %{header}")
+        s.repeat(scope, (header, after), counter, ("0", str(var.extent // by), 1))
 
     def multiply(self, at: Mapping[Var, Index]) -> None:
         """A column of matrices on the left times a row of them on the right."""

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from tinyhlo.codegen.expressions import Memory, substitute_expression
 from tinyhlo.codegen.llvm import indices
-from tinyhlo.codegen.llvm.builder import Builder
+from tinyhlo.codegen.llvm.builder import Builder, Carried
 from tinyhlo.codegen.llvm.types import lanes_type, scalar_type, splat, stored_type, value_type
 from tinyhlo.codegen.loops import Place as MemoryPlace
 from tinyhlo.codegen.loops import TileProduct
@@ -167,7 +167,7 @@ class TileRenderer:
         var, *inner = depth
         points = 1 if inner or self.is_crowded or var.extent % POINTS else POINTS
         header, after = b.fresh(), b.fresh()
-        counter, following, more = (f"%{b.fresh()}" for _ in range(3))
+        counter = f"%{b.fresh()}"
         inside = {place: f"%{b.fresh()}" for place in self.places}
         s.open(header)
         before = s.bind(var)
@@ -177,23 +177,9 @@ class TileRenderer:
             results = self.multiply_add({var: index(var) * points + point}, results)
         scope = s.close()
         s.unbind(var, before)
-        entry = s.scope.label
-        s.scope.lines += [
-            f"  br label %{header}",
-            f"{header}:",
-            f"  {counter} = phi i64 [0, %{entry}], [{following}, %{scope.label}]",
-            *(
-                f"  {inside[p]} = phi {self.type} [{totals[p]}, %{entry}], "
-                f"[{results[p]}, %{scope.label}]"
-                for p in self.places
-            ),
-            *scope.lines,
-            f"  {following} = add nuw nsw i64 {counter}, 1",
-            f"  {more} = icmp ult i64 {following}, {var.extent // points}",
-            f"  br i1 {more}, label %{header}, label %{after}",
-            f"{after}:",
-        ]
-        s.scope.label = after
+        b.line(f"br label %{header}")
+        carried = [Carried(self.type, inside[p], totals[p], results[p]) for p in self.places]
+        s.repeat(scope, (header, after), counter, ("0", str(var.extent // points), 1), carried)
         return results
 
     def multiply_add(self, at: Mapping[Var, Index], totals: dict[Place, str]) -> dict[Place, str]:

@@ -33,7 +33,7 @@ from tinyhlo.codegen.llvm import (
     row_sums,
     stores,
 )
-from tinyhlo.codegen.llvm.builder import Builder
+from tinyhlo.codegen.llvm.builder import Builder, Carried
 from tinyhlo.codegen.llvm.registers import LaneRegisters, Register
 from tinyhlo.codegen.llvm.rows_of_places import rows_in
 from tinyhlo.codegen.llvm.types import lanes_type, stored_type, value_type
@@ -53,6 +53,7 @@ from tinyhlo.codegen.loops import (
     Statement,
     TileProduct,
 )
+from tinyhlo.codegen.scopes import Scope
 from tinyhlo.errors import VerificationError
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.index import constant
@@ -338,19 +339,32 @@ class Statements(Values):
             lines.append(f"  br i1 {some}, label %{header}, label %{after}")
         else:
             lines.append(f"  br label %{header}")
-        following = f"%{self.b.fresh()}"
-        more = f"%{self.b.fresh()}"
-        lines.append(f"{header}:")
-        lines.append(
-            f"  {counter} = phi i64 [{start}, %{self.scope.label}], [{following}, %{scope.label}]"
-        )
-        lines.extend(scope.lines)
-        lines.append(f"  {following} = add nuw nsw i64 {counter}, {width}")
-        lines.append(f"  {more} = icmp ult i64 {following}, {end}")
-        lines.append(f"  br i1 {more}, label %{header}, label %{after}")
-        lines.append(f"{after}:")
-        self.scope.label = after
+        self.repeat(scope, (header, after), counter, (start, end, width))
         self.settle(loop.body)
+
+    def repeat(
+        self,
+        scope: Scope,
+        labels: tuple[str, str],
+        counter: str,
+        span: tuple[str, str, int],
+        carried: Sequence[Carried] = (),
+    ) -> None:
+        """A closed scope as the body of a loop, between the labels of its header and of what
+        follows; the `counter` runs over a span (start, end, step), jumped to from before."""
+        (header, after), (start, end, step) = labels, span
+        following, more = (f"%{self.b.fresh()}" for _ in range(2))
+        first = Carried("i64", counter, start, following)
+        self.scope.lines += [
+            f"{header}:",
+            *(each.phi(self.scope.label, scope.label) for each in (first, *carried)),
+            *scope.lines,
+            f"  {following} = add nuw nsw i64 {counter}, {step}",
+            f"  {more} = icmp ult i64 {following}, {end}",
+            f"  br i1 {more}, label %{header}, label %{after}",
+            f"{after}:",
+        ]
+        self.scope.label = after
 
     @contextmanager
     def lanes_kept(self) -> Generator[None]:

@@ -26,9 +26,8 @@ from tinyhlo.codegen.loops import Allocate, Axis, Body, Declare, Loop, Statement
 from tinyhlo.codegen.moves.expansion import Expansion
 from tinyhlo.codegen.moves.staging import Stager, is_pass, staged
 from tinyhlo.codegen.walks import computed_in, parts, places, walk
-from tinyhlo.ir.index import Index, Var, index
+from tinyhlo.ir.index import Var, index
 from tinyhlo.numbers import ceil_div
-from tinyhlo.records import dataclass
 from tinyhlo.target import Target
 
 WIDEST, NARROW = 256, 128  # columns: a row of a block is then a few lines of memory in order
@@ -44,7 +43,7 @@ def visit(statement: Statement, target: Target, moves: list[str]) -> Statement:
         case Loop(axis=Axis.SERIAL, body=body):
             return replace(statement, body=block_columns(body, target, moves))
         case Loop(axis=Axis.VECTOR, count=None) if has_passes(statement):
-            return Builder(statement, target.l2_bytes // 2, moves).block()
+            return in_blocks(statement, target.l2_bytes // 2, moves)
         case _:
             return statement
 
@@ -65,48 +64,35 @@ def places_are_summed_up(loop: Loop) -> bool:
     return any(isinstance(e, Read) for e in walk(computed, below=parts))
 
 
-@dataclass(slots=True)
-class Builder:
-    """Rewrites one loop over columns."""
+def in_blocks(loop: Loop, budget: int, moves: list[str]) -> Statement:
+    """The loop over blocks. Long columns leave room for one turn of lanes only: then what is summed
+    up stays in registers."""
+    width = columns_of_block(loop, budget)
+    number = Var("block", ceil_div(loop.var.extent, width))
+    start = index(number) * width
 
-    loop: Loop
-    budget: int
-    moves: list[str]
-    width: int = 0
+    def over_columns(body: Body) -> Loop:
+        return replace(loop, start=start, count=width, body=body)
 
-    def block(self) -> Statement:
-        """The loop over blocks. Long columns leave room for one turn of lanes only: then what is
-        summed up stays in registers."""
-        self.width = self.widest()
-        stager = Stager(self.budget, self.moves, lanes=self.width, lane=self.lane)
-        body = staged(self.loop.body, stager)
-        scratch = [s for s in body if isinstance(s, Allocate)]
-        rest = tuple(s for s in body if not isinstance(s, Allocate))
-        if self.width > self.loop.width:
-            self.moves.append(f"blocks {self.loop.var.name} {self.width}")
-            expansion = Expansion(self.over_columns, self.lane, self.width)
-            rest = expansion.expanded(rest)
-            scratch += expansion.scratch
-        elif stager.count:
-            rest = (self.over_columns(rest),)
-        else:
-            return self.loop
-        return Loop(self.number, Axis.SERIAL, (*scratch, *rest))
+    lane = index(loop.var) - start
+    stager = Stager(budget, moves, lanes=width, lane=lane)
+    body = staged(loop.body, stager)
+    scratch = [s for s in body if isinstance(s, Allocate)]
+    rest = tuple(s for s in body if not isinstance(s, Allocate))
+    if width > loop.width:
+        moves.append(f"blocks {loop.var.name} {width}")
+        expansion = Expansion(over_columns, lane, width)
+        rest = expansion.expanded(rest)
+        scratch += expansion.scratch
+    elif stager.count:
+        rest = (over_columns(rest),)
+    else:
+        return loop
+    return Loop(number, Axis.SERIAL, (*scratch, *rest))
 
-    def widest(self) -> int:
-        """As many columns as leave a staged value in the cache."""
-        longest = max(s.var.extent for s in self.loop.body if isinstance(s, Loop))
-        fitting = self.budget // (4 * longest)
-        return WIDEST if fitting >= WIDEST else NARROW if fitting >= NARROW else self.loop.width
 
-    @property
-    def number(self) -> Var:
-        return Var("block", ceil_div(self.loop.var.extent, self.width))
-
-    @property
-    def lane(self) -> Index:
-        return index(self.loop.var) + index(self.number) * -self.width
-
-    def over_columns(self, body: Body) -> Loop:
-        start = index(self.number) * self.width
-        return replace(self.loop, start=start, count=self.width, body=body)
+def columns_of_block(loop: Loop, budget: int) -> int:
+    """As many columns as leave a staged value in the cache."""
+    longest = max(s.var.extent for s in loop.body if isinstance(s, Loop))
+    fitting = budget // (4 * longest)
+    return WIDEST if fitting >= WIDEST else NARROW if fitting >= NARROW else loop.width
