@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from tests.codegen.native import target
 from tinyhlo.codegen.bodies import (
     memories_in,
     memories_read,
@@ -40,6 +41,7 @@ from tinyhlo.codegen.loops import (
 from tinyhlo.ir.dtypes import F32, I32
 from tinyhlo.ir.index import Condition, Data, Index, Var, constant, index
 from tinyhlo.ir.ops import Op
+from tinyhlo.runtime.jit import compile_text
 from tinyhlo.runtime.processors import named_target
 
 AXIS = Var("i", 10)
@@ -133,6 +135,20 @@ def test_memory_that_nobody_stores_is_read_once() -> None:
     slots = re.findall(r"(%s\d+) = alloca", text)
     loads = re.findall(r"load float, ptr (%\w+)", text)
     assert len([place for place in loads if place not in slots]) == 3
+
+
+def test_threads_know_all_the_loops_around_theirs() -> None:
+    given, made = Memory("x0", F32, 24, constant=True), Memory("y0", F32, 24)
+    rows, columns, part = Var("i", 2), Var("j", 3), Var("k", 4)
+    at = index(rows) * 12 + index(columns) * 4 + index(part)
+    body: Body = (Store(made, at, Load(given, at)),)
+    for var, axis in ((part, Axis.PARALLEL), (columns, Axis.ORDERED), (rows, Axis.ORDERED)):
+        body = (Loop(var, axis, body),)
+    declarations: dict[str, str] = {}
+    program = LoopProgram("copied", (given,), (made,), body)
+    text = render_kernel(program, target(2), "copied", False, declarations)
+    modules = "\n".join([*(declarations | text.declarations).values(), str(text)])
+    assert compile_text(modules, target(2))
 
 
 def test_a_register_of_a_loop_that_is_written_out_is_new_each_turn() -> None:

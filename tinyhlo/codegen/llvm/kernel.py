@@ -111,7 +111,7 @@ class KernelRenderer(Statements):
         pointers = {m: f"%p{k}" for k, m in enumerate(memories)}
         arguments = [f"ptr {self.attributes.get(m, '')} {pointers[m]}" for m in memories]
         arguments += [f"ptr noalias readonly %r{k}" for k in range(len(captured))]
-        arguments += [f"ptr noalias readonly %v{k}" for k in range(len(outer))]
+        arguments += [f"ptr noalias readonly %o{k}" for k in range(len(outer))]
         inner = Statements(
             Builder(self.declarations), self.target, pointers, self.may_repeat, self.streamed
         )
@@ -120,7 +120,7 @@ class KernelRenderer(Statements):
             inner.registers[name] = Register(f"%r{position}", dtype, 1)
             inner.bind(name)
         for position, var in enumerate(outer):
-            inner.variables[var] = inner.b.value(f"load i64, ptr %v{position}")
+            inner.variables[var] = inner.b.value(f"load i64, ptr %o{position}")
             inner.bind(var)
         inner.run(loop, "%begin", "%end", 1)
         head = f"define void @{symbol}.range({', '.join(arguments)}, i64 %begin, i64 %end)"
