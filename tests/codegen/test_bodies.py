@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+import pytest
+
 from tests.codegen.native import target
 from tinyhlo.codegen.bodies import (
     memories_in,
@@ -135,6 +137,24 @@ def test_memory_that_nobody_stores_is_read_once() -> None:
     slots = re.findall(r"(%s\d+) = alloca", text)
     loads = re.findall(r"load float, ptr (%\w+)", text)
     assert len([place for place in loads if place not in slots]) == 3
+
+
+@pytest.mark.parametrize("size", [1 << 20, 1 << 33])
+def test_bounds_of_lanes_fit_their_type(size: int) -> None:
+    """Small places in memory of more elements than 32 bits count: what is asked of them, and what
+    they are divided by."""
+    given, made, lane = (
+        Memory("x0", F32, 3 * size, constant=True),
+        Memory("y0", F32, 64),
+        Var("i", 64),
+    )
+    place = index(lane) + -5
+    value = Guard((Condition(place, 0, size),), Load(given, place), literal(0, F32))
+    value += IndexValue(place // size, I32).cast(F32)
+    loop = Loop(lane, Axis.VECTOR, (Store(made, index(lane), value),), width=16)
+    program = LoopProgram("padded", (given,), (made,), (loop,))
+    text = str(render_kernel(program, named_target("x86-64-v4", 1), "padded", False, {}))
+    assert all(int(number) < 1 << 31 for number in re.findall(r"\(i32 (\d+)\)", text))
 
 
 def test_threads_know_all_the_loops_around_theirs() -> None:

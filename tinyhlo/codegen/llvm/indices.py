@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from tinyhlo.codegen.llvm.values import Values
 
 
+SMALL = 1 << 30  # what numbers that are added and multiplied in an i32 stay below
+
+
 def scalar(v: Values, index: Index) -> str:
     """A uniform index, or lane 0 of one that is affine in the vector variable, as an i64."""
     if not index.terms:
@@ -148,7 +151,9 @@ def small(index: Index) -> bool:
         reach += max(abs(low), abs(high)) * abs(coefficient)
         if isinstance(atom, (Quotient, Remainder)) and not small(atom.dividend):
             return False
-    return reach < 1 << 30
+        if isinstance(atom, Quotient) and atom.divisor >= SMALL:
+            return False
+    return reach < SMALL
 
 
 def lanes_of(v: Values, index: Index, wide: DType) -> str:
@@ -199,8 +204,11 @@ def lanes_within(v: Values, condition: Condition) -> str:
     shifted = condition.index + -condition.low
     text, wide = lanes(v, shifted)
     type_ = value_type(wide, v.lanes)
-    extent = splat(str(condition.high - condition.low), f"i{wide.bits}", v.lanes)
-    return v.b.value(f"icmp ult {type_} {text}, {extent}")
+    extent = condition.high - condition.low
+    if wide is I32:  # of indices that are so small, all that are not negative lie below
+        extent = min(extent, SMALL)
+    end = splat(str(extent), f"i{wide.bits}", v.lanes)
+    return v.b.value(f"icmp ult {type_} {text}, {end}")
 
 
 def are_narrow(where: Index) -> bool:
