@@ -9,11 +9,14 @@ from tests.codegen.native import check, compiled, run_native, target
 from tinyhlo.codegen.bodies import below
 from tinyhlo.codegen.loops import Keep
 from tinyhlo.codegen.lowering import ranges
+from tinyhlo.codegen.lowering.kernel import lower_kernel
 from tinyhlo.ir import dtypes
 from tinyhlo.ir.build import broadcast, elementwise, iota, param, scatter
 from tinyhlo.ir.dtypes import F32, I32, I64, DType
 from tinyhlo.ir.graph import Graph, Shape
 from tinyhlo.ir.ops import Op
+from tinyhlo.runtime.processors import named_target
+from tinyhlo.schedule.program import Kernel
 
 MANY = 3_003  # neither whole blocks nor whole vectors
 ROWS = 1_077
@@ -45,11 +48,18 @@ def keeps(graph: Graph, threads: int = 2) -> bool:
     return any(isinstance(s, Keep) for program in programs for s in below(program.body))
 
 
-def elements(op: Op, dtype: DType, index: DType) -> Graph:
-    table, updates = param(0, (77,), dtype), param(1, (MANY,), dtype)
-    where = param(2, (MANY,), index)
+def elements(op: Op, dtype: DType, index: DType, count: int = MANY) -> Graph:
+    table, updates = param(0, (77,), dtype), param(1, (count,), dtype)
+    where = param(2, (count,), index)
     results = scatter([table], [updates], [where], combining(op, dtype), False)
     return Graph((table.type, updates.type, where.type), results)
+
+
+@pytest.mark.parametrize(("count", "holds"), [(MANY, True), ((1 << 31) + MANY, False)])
+def test_lists_hold_the_numbers_of_updates(count: int, holds: bool) -> None:
+    graph = elements(Op.ADD, F32, I32, count)
+    loops = lower_kernel(Kernel("scatter", graph), named_target("x86-64-v3", 2))
+    assert any(isinstance(s, Keep) for s in below(loops.body)) == holds
 
 
 @pytest.mark.parametrize("op", [Op.ADD, Op.MUL, Op.MAX])

@@ -16,8 +16,8 @@ from tinyhlo.ir.ops import Op
 
 
 def fold(op: Op, operands: tuple[Index | None, ...], dtype: DType) -> Index | bool | None:
-    """`op` of integers of a type, those that are no index being None; None where nothing is known
-    of the result but that it is a number."""
+    """`op` on integers of a type, of which None stands for any that is no index. None where nothing
+    is known of the result."""
     match op, operands:
         case Op.CAST, (Index() as x,) if dtype.is_integer:
             return within(x, dtype)

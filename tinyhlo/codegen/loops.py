@@ -198,8 +198,8 @@ class HoldMatrices:
 @dataclass(frozen=True, eq=False, slots=True)
 class Synchronize:
     """All items of a group come here before any goes on, and see what the others have stored. With
-    `behind`, what they copied too, but for the last so many groups of Copies; `shown`:
-    WarpgroupProducts see it as well."""
+    `behind` they also see what was copied, but for the last `behind` groups of Copies; if `shown`,
+    so do WarpgroupProducts."""
 
     behind: int | None = None
     shown: bool = False

@@ -139,7 +139,7 @@ def kernel_seconds(
 
 
 def threads_worth(seconds: float) -> int:
-    """How many threads so much work is worth, at most; two where its loops are parallel at all."""
+    """The most threads that so much work is worth: two at least, if its loops are parallel."""
     return max(2, ceil(seconds / SECONDS_A_THREAD))
 
 

@@ -34,8 +34,8 @@ class Value(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Scope:
-    """`label` is the block that `lines` end in; `mask` holds where a varying guard holds, none of
-    it where `reached` (one bit, or nothing known) does not."""
+    """`label` is the block that `lines` end in. Under a guard that differs between lanes `mask`
+    says in which it holds; `reached`, if known, is one bit: whether it holds in any."""
 
     lines: list[str]
     label: str
@@ -68,7 +68,7 @@ class Scopes:
         self.variables: dict[Var, str] = {}
         self.varying: frozenset[Name] = frozenset()
         self.vector_var: Var | None = None
-        self.in_step: Var | None = None  # that, where vectors begin at multiples of their lanes
+        self.in_step: Var | None = None  # the same, where vectors begin at multiples of their lanes
         self.lanes = 1
 
     @property

@@ -1,4 +1,4 @@
-"""What a filter keeps, packed: lanes that hold move to the front of a vector, stored whole.
+"""What a filter keeps, packed: these lanes move to the front of a vector, which is stored whole.
 
     mask 0110 of (a, b, c, d)  ->  (b, c, -, -) at the end of the list, which is then two longer
 

@@ -11,7 +11,7 @@ from tinyhlo.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """A register is a stack slot until LLVM's SROA makes it one; `lanes` > 1 is a vector."""
+    """The slot of a scalar, or of a vector of `lanes` > 1."""
 
     slot: str
     dtype: DType

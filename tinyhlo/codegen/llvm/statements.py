@@ -62,7 +62,7 @@ from tinyhlo.target import SHORT, Target
 
 FEW_VECTORS = 8  # in a row: what does not fill one takes a good part of the time
 STACK_BYTES = 16 << 10  # larger scratch would endanger the stack of a worker thread
-# that indices which are data lie in bounds: else LLVM moves what is done there out of the way
+# Indices that are data are expected in bounds: else LLVM moves what is done there out of the way.
 LIKELY = '!0 = !{!"branch_weights", i32 2000, i32 1}'
 
 

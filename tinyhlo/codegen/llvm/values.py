@@ -74,7 +74,7 @@ class Values(Scopes):
         self.placed: dict[Memory, int] = {}  # depth of the scope that allocates a memory
         self.expanded: dict[Expression, Expression] = {}
         self.tables: dict[Memory, list[str]] = {}  # in registers
-        self.expands = True  # what is rarely needed calls libraries
+        self.expands = True  # functions, as primitives; what is rarely needed calls libraries
         self.collections = 0  # lanes that were loaded one by one
         self.rows: rows_of_places.Rows = {}  # of the innermost loop in lanes
         self.rows_loaded = 0  # lanes that loaded rows
@@ -96,7 +96,7 @@ class Values(Scopes):
         return value
 
     def apart(self) -> Values:
-        """Those of a function of its own, that is rarely called."""
+        """The values of another function, which is rarely called."""
         inner = Values(Builder(self.b.declarations), self.target, {})
         inner.expands = False
         return inner

@@ -24,7 +24,7 @@ MAX_VISITS = 2048  # values looked at; what lies deeper is left as it is
 MAX_PIECES = 128
 MAX_TEXT = 12_000  # values in all pieces together; LLVM takes a second for twice as many
 LONG = 16  # elements of each part of a stack, which may be joined itself
-LEAST = 6  # bytes of a piece, with the axes inside, that make a loop of its own worth while
+LEAST = 6  # bytes of a piece, inner axes included, that are worth a loop of their own
 
 Bounds = tuple[int, int]
 Parts = tuple[tuple[Bounds, ...], ...]  # by axis

@@ -69,7 +69,9 @@ class Axes:
 def by_ranges(updates: Updates, lowering: Callable[[], Lowering], target: Target) -> Body:
     """The loops; nothing where they do not pay or the updates are not of that kind."""
     size = updates.root.results[0].size
-    if not target.packs or target.threads == 1 or updates.size < FEWEST or size >= SMALL:
+    if not target.packs or target.threads == 1 or updates.size < FEWEST:
+        return ()
+    if max(size, *updates.shape) >= SMALL:
         return ()
     if sum(type_.nbytes for type_ in updates.root.results) <= NEAR * target.l1_bytes:
         return ()

@@ -39,7 +39,7 @@ from tinyhlo.codegen.moves.vectors import vectorised
 from tinyhlo.codegen.moves.write_out import with_known_elements, write_out
 from tinyhlo.target import Target
 
-# From OFTEN runs of a kernel on a fork costs REPEATED times as much: each run fetches what another
+# From OFTEN runs of a kernel on, a fork costs REPEATED times as much: each run fetches what another
 # core wrote in the last one.
 OFTEN, REPEATED = 32, 2
 

@@ -62,7 +62,7 @@ class Score:
     target: Target
     counts: Counter[str] = field(default_factory=Counter)
     times: Counter[str] = field(default_factory=Counter)
-    most: int = 1  # of one access
+    most: int = 1  # times that one access is made
     rows: Counter[object] = field(default_factory=Counter)  # neighbours that are stored together
     # loads of rows by stride, and how often each is made
     far: dict[tuple[object, int], list[int]] = field(default_factory=dict)
