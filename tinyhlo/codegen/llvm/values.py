@@ -238,8 +238,6 @@ class Values(Scopes):
 
     def load(self, e: Load) -> Value:
         """Lanes that a mask turns off become 0, unless all lanes load the same element."""
-        if not self.is_varying(e.free):
-            return Value(self.load_lanes(e.memory, self.safe_address(e.memory, e.index), 1), 1)
         lanes = self.lanes
         stride = indices.stride(self, e.index)
         if stride == 0:
@@ -264,9 +262,7 @@ class Values(Scopes):
         index may be out of bounds there."""
         if self.scope.mask is None or index.is_constant:
             return self.address(memory, index)
-        vector = lanes_type("i1", self.lanes)
-        name = f"llvm.vector.reduce.or.v{self.lanes}i1"
-        some = self.b.intrinsic(name, "i1", [(vector, self.scope.mask)])
+        some = rare.any_bit(self, self.scope.mask, self.lanes)
         safe = self.b.value(f"select i1 {some}, i64 {self.index(index)}, i64 0")
         return self.moved(self.pointers[memory], stored_type(memory.dtype), safe)
 

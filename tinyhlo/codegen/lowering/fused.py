@@ -51,7 +51,7 @@ from tinyhlo.codegen.loops import (
     Statement,
     Store,
 )
-from tinyhlo.codegen.lowering.joined_parts import Bounds, Parts, cut_alike, find_pieces
+from tinyhlo.codegen.lowering.joined_parts import Bounds, Parts, Position, cut_alike, find_pieces
 from tinyhlo.codegen.lowering.ordered import ordered_source
 from tinyhlo.codegen.regions import combine
 from tinyhlo.ir.dtypes import I16
@@ -78,7 +78,6 @@ from tinyhlo.records import dataclass
 from tinyhlo.schedule.columns import loop_order
 from tinyhlo.schedule.program import Kernel
 
-Position = tuple[Index, ...]
 Conditions = tuple[Condition, ...]
 Key = tuple[Node, int, int]  # a value, and which position and conditions it is asked for
 Tables = dict[Constant, Memory]  # where small constant arrays lie

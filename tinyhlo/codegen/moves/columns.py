@@ -101,10 +101,14 @@ class Columns:
         return [load for load in self.loads if load.index.coefficient(self.column) == 1]
 
     @property
-    def bytes_(self) -> int:
+    def itemsize(self) -> int:
+        """Bytes of the widest sum."""
+        return max(d.value.dtype.itemsize for d in self.declares)
+
+    @property
+    def nbytes(self) -> int:
         """Bytes of one array over these columns and rows."""
-        largest = max(d.value.dtype.itemsize for d in self.declares)
-        return self.column.extent * self.row_count * largest
+        return self.column.extent * self.row_count * self.itemsize
 
 
 def by_rows(
@@ -244,13 +248,13 @@ def pays(columns: Columns, target: Target) -> bool:
         return False
     inner = columns.rows[-1].var
     across = [load for load in columns.loads if load.index.coefficient(inner) == 1]
-    large = is_far(columns, target) or columns.bytes_ > target.l2_bytes // 2
+    large = is_far(columns, target) or columns.nbytes > target.l2_bytes // 2
     return len(columns.along) > len(across) and large
 
 
 def is_narrow(columns: Columns, target: Target) -> bool:
     """Whether a row is short, and rows are many: more of them where threads may share columns."""
-    nbytes = columns.column.extent * max(d.value.dtype.itemsize for d in columns.declares)
+    nbytes = columns.column.extent * columns.itemsize
     rows = rows_of_vectors(columns, target)
     few = nbytes < SHARED * target.vector_bytes
     return (
@@ -258,7 +262,7 @@ def is_narrow(columns: Columns, target: Target) -> bool:
         and nbytes <= NARROW
         and columns.row_count >= ROW_STRIPS * max(MIN_ROWS, FEW_TURNS * rows)
         and columns.rows[0].var.extent >= ROW_STRIPS * rows
-        and columns.bytes_ >= (target.l1_bytes if few else target.l2_bytes // 2)
+        and columns.nbytes >= (target.l1_bytes if few else target.l2_bytes // 2)
         and len(columns.along) > 0
     )
 
@@ -270,7 +274,7 @@ def is_far(columns: Columns, target: Target) -> bool:
 
 def turned(columns: Columns, top: bool, target: Target, moves: list[str]) -> Body:
     """The loops in the other order, those at the `top` in strips."""
-    lanes = target.vector_bytes // max(d.value.dtype.itemsize for d in columns.declares)
+    lanes = target.vector_bytes // columns.itemsize
     rows = around(columns.rows, columns.accumulates)[0]
     assert isinstance(rows, Loop)
     strips = min(ROW_STRIPS, rows.var.extent // MIN_ROWS)
@@ -332,7 +336,7 @@ def rows_of_vectors(columns: Columns, target: Target) -> int:
     """How many rows are a number of whole vectors, where terms are made of nothing but rows that
     follow each other; else 1, as where they ask for the number of a row or of a column."""
     (row, *more), extent = columns.rows, columns.column.extent
-    lanes = target.vector_bytes // max(d.value.dtype.itemsize for d in columns.declares)
+    lanes = target.vector_bytes // columns.itemsize
     follow = all(load.index.coefficient(row.var) == extent for load in columns.along)
     every = walk(s.value for s in columns.accumulates)
     plain = all(isinstance(e, (Apply, Literal, Load, Read)) for e in every)

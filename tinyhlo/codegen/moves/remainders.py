@@ -41,7 +41,7 @@ from tinyhlo.codegen.moves.write_out import (
     written_out,
 )
 from tinyhlo.codegen.walks import walk
-from tinyhlo.ir.index import Atom, Index, Quotient, Remainder, Var, constant, index
+from tinyhlo.ir.index import Atom, Condition, Index, Quotient, Remainder, Var, constant, index
 from tinyhlo.target import NEAR, Target
 
 MOST_UNDECIDED = 768  # expressions of all remainders, before those are left out that are zero
@@ -100,7 +100,8 @@ def in_turns(nest: Sequence[Loop], target: Target, moves: list[str]) -> Body:
     body = written_out(nest[-1].body)
     if not all(isinstance(statement, (Declare, Accumulate, Store)) for statement in body):
         return ()
-    variables, bounds = [loop.var for loop in nest], [*bounds_in(body)]
+    variables = [loop.var for loop in nest]
+    bounds = [condition.index for condition in conditions_in(body)]
     asked = (k for k, var in enumerate(variables) if turn_of(bounds, var) > 1)
     place = max(asked, default=len(variables) - 1)
     outer, var, inner = variables[:place], variables[place], variables[place + 1 :]
@@ -140,10 +141,7 @@ def alike(body: Sequence[Statement], turn: Var, target: Target) -> tuple[int, in
     """The turns between the first and the last ones, where these are few, and what bounds decide is
     the same for all in between: they need no masks."""
     count = turn.extent
-    guards = (
-        e for e in walk(value for s in body for value in values_in(s)) if isinstance(e, Guard)
-    )
-    ends = {end for guard in guards for c in guard.conditions for end in holds(c, turn)}
+    ends = {end for condition in conditions_in(body) for end in holds(condition, turn)}
     start = max((end for end in ends if 0 < end <= END_TURNS), default=0)
     stop = min((end for end in ends if count - END_TURNS <= end < count), default=count)
     within = any(start < end < stop for end in ends)
@@ -160,11 +158,11 @@ def turn_of(indices: Iterable[Index], var: Var) -> int:
     return lcm(*(modulus_of(where, var) for where in indices))
 
 
-def bounds_in(body: Sequence[Statement]) -> Iterator[Index]:
-    """The indices that guards compare."""
+def conditions_in(body: Sequence[Statement]) -> Iterator[Condition]:
+    """What guards ask."""
     for e in walk(value for s in body for value in values_in(s)):
         if isinstance(e, Guard):
-            yield from (condition.index for condition in e.conditions)
+            yield from e.conditions
 
 
 def row_of(body: Sequence[Statement], var: Var) -> int:
