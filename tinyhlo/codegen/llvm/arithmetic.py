@@ -9,7 +9,7 @@ what LLVM's instructions leave undefined or have no type for:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from functools import lru_cache, partial
 from math import gcd
 
 import numpy as np
@@ -138,7 +138,7 @@ def constant_text(value: float | np.ndarray, dtype: DType, lanes: int) -> str:
     return text_of_bits(literal(value, dtype).bits, dtype, lanes)  # 0.0 and -0.0 are equal
 
 
-@cache
+@lru_cache(maxsize=4096)
 def text_of_bits(bits: int, dtype: DType, lanes: int) -> str:
     return splat(literal_text(bits, dtype), scalar_type(dtype), lanes)
 
