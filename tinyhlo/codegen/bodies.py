@@ -52,7 +52,9 @@ from tinyhlo.codegen.loops import (
 from tinyhlo.codegen.walks import all_loads, computed_in, loads_of, parts, places, walk
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, substitute
-from tinyhlo.ir.ops import Op
+from tinyhlo.ir.ops import FUNCTIONS, Op
+
+CHEAP = 8  # instructions for an element of a row that take no longer than to load and store it
 
 
 def below(body: Iterable[Statement]) -> Iterator[Statement]:
@@ -252,16 +254,26 @@ def stores_in(body: Iterable[Statement]) -> bool:
     return any(isinstance(s, written) for s in below(body))
 
 
-def is_copy(loop: Loop) -> bool:
-    """Whether a loop does nothing but store neighbours: as they were loaded, or one constant. A
-    choice between these must be the same for the whole loop."""
+def is_cheap_row(loop: Loop) -> bool:
+    """Whether a loop does nothing but store neighbours: as they were loaded, one constant, or what
+    a few instructions make of neighbours and of what is the same for all of them. What is the same
+    decides any choice between rows that is made for nothing."""
+    count = 0
 
     def is_row(value: Expression) -> bool:
+        nonlocal count
         match value:
-            case Apply(op=Op.WHERE, arguments=(condition, *chosen)):
-                return loop.var not in condition.free and all(map(is_row, chosen))
+            case Apply(op=Op.WHERE, arguments=(condition, *chosen)) if (
+                loop.var not in condition.free
+            ):
+                return all(map(is_row, chosen))
             case Load(index=source):
                 return source.coefficient(loop.var) == 1
+            case Apply(op=op, arguments=arguments) if loop.var in value.free:
+                count += 1
+                long = op in FUNCTIONS or (op is Op.DIV and value.dtype.is_integer)
+                varying = [each for each in arguments if loop.var in each.free]
+                return not long and count <= CHEAP and all(map(is_row, varying))
             case _:
                 return isinstance(value, Literal)
 

@@ -15,7 +15,7 @@ from math import gcd
 from tinyhlo.codegen.bodies import (
     changed,
     in_order,
-    is_copy,
+    is_cheap_row,
     must_run_once,
     only_stores,
     substituted,
@@ -240,7 +240,7 @@ class Statements(Values):
             prefix.run(self, loop, end)
         elif self.may_repeat and loop.var.extent >= loop.width and not must_run_once(loop):
             rest = loop.var.extent - loop.width
-            if loop.count is None and rest < loop.width and is_copy(loop):
+            if loop.count is None and rest < loop.width and is_cheap_row(loop):
                 for first in sorted({0, rest}):  # without a loop
                     self.run(loop, str(first), str(first + loop.width), loop.width)
                 return

@@ -1,6 +1,7 @@
 """Rewrites of a loop nest, each legal or refused; `heuristics` chooses them. In order of use:
 
 basic          sibling reduces joined, nests collapsed
+split_rows     loops that a reshape divides, split where it does
 remainders     as many elements a turn as there are remainders
 interchange    reduces in the order of memory
 margins        padded copies cut where their margins begin

@@ -30,6 +30,7 @@ from tinyhlo.codegen.moves.row_phases import in_phases
 from tinyhlo.codegen.moves.row_sums import rows_together
 from tinyhlo.codegen.moves.row_values import before_rows
 from tinyhlo.codegen.moves.side_sums import side_by_side
+from tinyhlo.codegen.moves.split_rows import split_rows
 from tinyhlo.codegen.moves.staging import stage_rows
 from tinyhlo.codegen.moves.streams import streamed
 from tinyhlo.codegen.moves.term_tiles import in_tiles
@@ -53,6 +54,7 @@ def choose_moves(
     always = ""
     steps: tuple[tuple[str, Callable[[Body], Body]], ...] = (
         (always, join),
+        ("split", lambda body: split_rows(body, moves)),
         ("remainders", lambda body: by_remainders(body, target, moves)),
         ("interchange", lambda body: interchange(body, moves)),
         (always, collapse),

@@ -13,7 +13,7 @@ import math
 from collections import Counter
 from dataclasses import field, replace
 
-from tinyhlo.codegen.bodies import accumulates, all_values, below, inside, is_copy, values_in
+from tinyhlo.codegen.bodies import accumulates, all_values, below, inside, is_cheap_row, values_in
 from tinyhlo.codegen.choices import Moves
 from tinyhlo.codegen.expressions import (
     Apply,
@@ -133,7 +133,7 @@ def in_lanes(loop: Loop, target: Target, moves: Moves) -> Loop | None:
     dear = (
         work(loop) > GATHERED_WORK * own.gathers * loop.var.extent
         and (not own.gathers or computes(loop.body))
-        and not all(map(is_copy, innermost(loop)))  # these have vectors of their own
+        and not all(map(is_cheap_row, innermost(loop)))  # these have vectors of their own
     )
     short = longest_inside(loop) < lanes_of(own, target)
     waits = not short and best < 0 and own.hides and adds_up(loop.body)
@@ -296,7 +296,7 @@ def is_plain_reduce(loop: Loop) -> bool:
 def score(loop: Loop, target: Target) -> Score:
     """Strides of every access below `loop` along its variable; ordered loops inside rule it out,
     scratch, which lanes would share, and jumps that only some lanes would take."""
-    result = Score(target, copies=is_copy(loop))
+    result = Score(target, copies=is_cheap_row(loop))
     statements = flattened(loop.body)
     stores = (s for s in below(loop.body) if isinstance(s, Store))
     result.rows.update((s.memory, s.index.terms) for s in stores)

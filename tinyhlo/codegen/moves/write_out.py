@@ -20,7 +20,7 @@ from tinyhlo.codegen.bodies import (
     all_indices,
     all_values,
     below,
-    is_copy,
+    is_cheap_row,
     rewritten,
     stores_last,
     values_in,
@@ -255,8 +255,16 @@ def is_copied_row(loop: Loop, around: Var) -> bool:
     beside = any(abs(step) == count for _, step in others)
     if beside and (count == 2 or (count <= OPERANDS and count * bits < TURNED_ROW)):
         return False  # turned around with those beside them (`turned.py`)
+    return is_worth_vectors(loop)
+
+
+def is_worth_vectors(loop: Loop) -> bool:
+    """Whether a row on which little or nothing is computed is so long that a vector does it, or
+    two that overlap."""
+    count = loop.var.extent
+    bits = max((s.value.dtype.bits for s in loop.body if isinstance(s, Store)), default=0)
     least = COPIED_ROW if count & (count - 1) else COPIED_VECTOR
-    return is_copy(loop) and count * bits >= least
+    return count * bits >= least and is_cheap_row(loop)
 
 
 def extent_of(statement: Statement, nodes: set[Expression]) -> tuple[float, int]:
