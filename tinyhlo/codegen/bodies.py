@@ -50,6 +50,7 @@ from tinyhlo.codegen.loops import (
     WriteTexel,
 )
 from tinyhlo.codegen.walks import all_loads, computed_in, loads_of, parts, places, walk
+from tinyhlo.ir.dtypes import BF16, F16
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, substitute
 from tinyhlo.ir.ops import FUNCTIONS, Op
@@ -257,8 +258,9 @@ def stores_in(body: Iterable[Statement]) -> bool:
 def is_cheap_row(loop: Loop) -> bool:
     """Whether a loop does nothing but store neighbours: as they were loaded, one constant, or what
     a few instructions make of neighbours and of what is the same for all of them. What is the same
-    decides any choice between rows that is made for nothing."""
-    count = 0
+    decides any choice between rows that is made for nothing. Of halves, which are converted before
+    and after, there are no more than elements."""
+    count, extent = 0, loop.var.extent
 
     def is_row(value: Expression) -> bool:
         nonlocal count
@@ -273,7 +275,8 @@ def is_cheap_row(loop: Loop) -> bool:
                 count += 1
                 long = op in FUNCTIONS or (op is Op.DIV and value.dtype.is_integer)
                 varying = [each for each in arguments if loop.var in each.free]
-                return not long and count <= CHEAP and all(map(is_row, varying))
+                most = min(CHEAP, extent) if value.dtype in (F16, BF16) else CHEAP
+                return not long and count <= most and all(map(is_row, varying))
             case _:
                 return isinstance(value, Literal)
 

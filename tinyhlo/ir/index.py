@@ -373,13 +373,15 @@ class Condition:
         return last < self.low or first >= self.high
 
     def of(self, where: Index) -> Condition:
-        """The same of another index; a quotient alone asks for the bounds of its dividend."""
-        match where.terms:
-            case ((Quotient(dividend=dividend, divisor=divisor), 1),):
-                low, high = ((end - where.offset) * divisor for end in (self.low, self.high))
+        """The same of another index; a quotient in it asks for the bounds of its dividend, and so
+        many times what is beside it: i//3 + j < 5 where i + j*3 < 15."""
+        for atom, step in where.terms:
+            if step == 1 and type(atom) is Quotient:
+                low, high = ((end - where.offset) * atom.divisor for end in (self.low, self.high))
+                beside = where - index(atom) - where.offset
+                dividend = atom.dividend + beside * atom.divisor
                 return Condition(dividend, low, high).of(dividend)
-            case _:
-                return Condition(where, self.low, self.high)
+        return Condition(where, self.low, self.high)
 
     def __str__(self) -> str:
         return f"{self.low} <= {self.index} < {self.high}"

@@ -4,6 +4,7 @@ basic          sibling reduces joined, nests collapsed
 split_rows     loops that a reshape divides, split where it does
 remainders     as many elements a turn as there are remainders
 interchange    reduces in the order of memory
+flat_windows   windows over pixels of few channels, pixels and channels as one row
 margins        padded copies cut where their margins begin
 flat_rows      short rows in lanes that run from row to row
 few_lanes      rows shorter than any vector, in vectors of their length

@@ -108,13 +108,14 @@ def is_one_range(variables: Sequence[Var], places: Iterable[Index]) -> bool:
     return True
 
 
-def collapse_two(loop: Loop) -> Loop:
-    """A loop and the one in it as one, where quotients of indices go away by that, too."""
+def collapse_two(loop: Loop, bounded: bool = False) -> Loop:
+    """A loop and the one in it as one, where quotients of indices go away by that, too; `bounded`:
+    also where bounds are asked for sums of the outer variable and others."""
     inner = loop.body[0]
     if len(loop.body) != 1 or not nest_of(inner, loop.axis):
         return loop
     places = set(all_indices(inner.body))
-    if any(is_apart(where, loop.var, inner.var) for where in places):
+    if any(is_apart(where, loop.var, inner.var, bounded) for where in places):
         return loop
     whole = Var(f"{loop.var.name}{inner.var.name}", loop.var.extent * inner.var.extent)
     quotient, remainder = index(whole) // inner.var.extent, index(whole) % inner.var.extent
@@ -122,7 +123,7 @@ def collapse_two(loop: Loop) -> Loop:
     atoms = {atom for place in (quotient, remainder) for atom, _ in place.terms}
     changed = {substitute(where, values) for where in places}
     left = [where for where in changed if mentions(where, atoms)]
-    if any(where.terms != quotient.terms for where in left):
+    if not bounded and any(where.terms != quotient.terms for where in left):
         return loop
     body = substituted(inner.body, values)  # a condition on a quotient is one on the whole
     if left and any(mentions(where, atoms) for where in set(all_indices(body))):
@@ -130,12 +131,13 @@ def collapse_two(loop: Loop) -> Loop:
     return Loop(whole, loop.axis, body)
 
 
-def is_apart(where: Index, outer: Var, inner: Var) -> bool:
-    """Whether an index says at once that it does not walk two loops as one range."""
+def is_apart(where: Index, outer: Var, inner: Var, bounded: bool) -> bool:
+    """Whether an index says at once that it does not walk two loops as one range, nor asks for
+    bounds."""
     step, unit = where.coefficient(outer), where.coefficient(inner)
     if step is None or unit is None or where.terms == index(outer).terms:
         return False
-    return step != unit * inner.extent
+    return step != unit * inner.extent and not (bounded and step == 1 and unit == 0)
 
 
 def mentions(where: Index, atoms: set[Atom]) -> bool:

@@ -18,6 +18,7 @@ from tinyhlo.codegen.moves.column_blocks import block_columns
 from tinyhlo.codegen.moves.columns import by_rows
 from tinyhlo.codegen.moves.few_lanes import in_few_lanes
 from tinyhlo.codegen.moves.flat_rows import along_memory
+from tinyhlo.codegen.moves.flat_windows import along_rows
 from tinyhlo.codegen.moves.interchange import interchange
 from tinyhlo.codegen.moves.jam import jam
 from tinyhlo.codegen.moves.jumps import with_jumps
@@ -58,6 +59,7 @@ def choose_moves(
         ("remainders", lambda body: by_remainders(body, target, moves)),
         ("interchange", lambda body: interchange(body, moves)),
         (always, collapse),
+        ("windows", lambda body: along_rows(body, target, moves)),
         ("margins", lambda body: body if program.in_place else without_margins(body, moves)),
         ("flat", lambda body: along_memory(body, target, moves, once=bool(program.in_place))),
         ("few lanes", lambda body: in_few_lanes(body, target, moves)),

@@ -1,0 +1,62 @@
+"""Windows over images of a few channels: pixels and their channels are one row.
+
+    for k in 5:                                       for kl in 15:
+      for l in 3:                                       add0 = 0.0
+        add0 = 0.0                                ->    for n in 3 reduce:
+        for n in 3 reduce:                                add0 += (0 <= kl + n*3 + -3 < 15
+          add0 += (0 <= k + n + -1 < 5                             ? x[kl + n*3 - 3] : 0.0)
+                   ? x[k*3 + l + n*3 - 3] : 0.0)        y[kl] = add0
+        y[k*3 + l] = add0
+
+Channels fill no vector. Pixels in lanes would collect their elements, or take them out of several
+vectors and put them back; along the row all that is read is neighbours.
+"""
+
+from __future__ import annotations
+
+from tinyhlo.codegen.bodies import all_values, below, inside
+from tinyhlo.codegen.expressions import Guard
+from tinyhlo.codegen.loops import Axis, Body, Loop, Statement, Store
+from tinyhlo.codegen.moves.basic import collapse_two
+from tinyhlo.codegen.moves.write_out import MOST_ITERATIONS
+from tinyhlo.codegen.walks import walk
+from tinyhlo.target import Target
+
+QUAD = 128  # bits
+
+
+def along_rows(body: Body, target: Target, moves: list[str]) -> Body:
+    """Every such pair of loops below `body` as one."""
+
+    def move(statement: Statement) -> Statement:
+        match statement:
+            case Loop(axis=Axis.SERIAL, body=(Loop(axis=Axis.SERIAL) as inner,)):
+                if is_window_of_few(inner, target) and not are_quads(statement, inner):
+                    found = collapse_two(statement, bounded=True)
+                    if found is not statement:
+                        moves.append(f"row {found.var.name} {found.var.extent}")
+                    return found
+            case _:
+                pass
+        return inside(statement, lambda body: tuple(map(move, body)))
+
+    return tuple(map(move, body))
+
+
+def is_window_of_few(loop: Loop, target: Target) -> bool:
+    """Whether a loop that fills no vector reduces what lies within bounds."""
+    reduces = any(isinstance(s, Loop) and s.axis is Axis.REDUCE for s in loop.body)
+    if not reduces or loop.var.extent >= target.short_lanes(32):
+        return False
+    return any(isinstance(e, Guard) for e in walk(all_values(below(loop.body))))
+
+
+def are_quads(loop: Loop, inner: Loop) -> bool:
+    """Whether pixels are four words, and so few that they are written out: each is a vector, whose
+    bounds are known."""
+    sizes = {s.value.dtype.bits * inner.var.extent for s in inner.body if isinstance(s, Store)}
+    return (
+        loop.var.extent * inner.var.extent <= MOST_ITERATIONS
+        and inner.var.extent == 4
+        and sizes == {QUAD}
+    )
