@@ -14,11 +14,13 @@ vectors and put them back; along the row all that is read is neighbours.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tinyhlo.codegen.bodies import all_values, below, inside
 from tinyhlo.codegen.expressions import Guard
 from tinyhlo.codegen.loops import Axis, Body, Loop, Statement, Store
 from tinyhlo.codegen.moves.basic import collapse_two
-from tinyhlo.codegen.moves.write_out import MOST_ITERATIONS
+from tinyhlo.codegen.moves.write_out import MOST_ITERATIONS, MOST_NODES, count_nodes, written_out
 from tinyhlo.codegen.walks import walk
 from tinyhlo.target import Target
 
@@ -32,15 +34,25 @@ def along_rows(body: Body, target: Target, moves: list[str]) -> Body:
         match statement:
             case Loop(axis=Axis.SERIAL, body=(Loop(axis=Axis.SERIAL) as inner,)):
                 if is_window_of_few(inner, target) and not are_quads(statement, inner):
-                    found = collapse_two(statement, bounded=True)
-                    if found is not statement:
-                        moves.append(f"row {found.var.name} {found.var.extent}")
-                    return found
+                    return as_row(statement, moves)
             case _:
                 pass
         return inside(statement, lambda body: tuple(map(move, body)))
 
     return tuple(map(move, body))
+
+
+def as_row(loop: Loop, moves: list[str]) -> Loop:
+    """A loop over pixels and that over their channels as one, with windows of a few terms written
+    out: what their bounds ask of lanes is the same for all rows. The same loop where it cannot
+    be."""
+    row = collapse_two(loop, bounded=True)
+    if row is loop:
+        return loop
+    moves.append(f"row {row.var.name} {row.var.extent}")
+    if count_nodes(row) > MOST_NODES * row.var.extent:
+        return row
+    return replace(row, body=tuple(written_out(row.body)))
 
 
 def is_window_of_few(loop: Loop, target: Target) -> bool:
