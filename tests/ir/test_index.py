@@ -66,3 +66,17 @@ def test_the_same_number_where_the_conditions_hold(seed: int) -> None:
             values = {ROW: i, COLUMN: j}
             if all(c.low <= at(c.index, values) < c.high for c in conditions):
                 assert at(found, values) == at(given, values), (conditions, given, found)
+
+
+@pytest.mark.parametrize("divisor", [1, 3, 4])
+@pytest.mark.parametrize("step", [-2, 0, 3])
+def test_bounds_of_a_quotient_in_a_sum_are_bounds_of_its_dividend(divisor: int, step: int) -> None:
+    """i//3 + j < 5 where i + j*3 < 15."""
+    asked = index(ROW) // divisor + index(COLUMN) * step - 2
+    condition = Condition(asked, 0, 9).of(asked)
+    assert not any(isinstance(atom, Quotient) for atom, _ in condition.index.terms)
+    for i in range(ROW.extent):
+        for j in range(COLUMN.extent):
+            values = {ROW: i, COLUMN: j}
+            within = condition.low <= at(condition.index, values) < condition.high
+            assert within == (0 <= at(asked, values) < 9)

@@ -1,0 +1,146 @@
+"""Short rows on which little is computed: in vectors as copies are, split where a reshape divides
+them, and windows over pixels of few channels. Results are held against XLA's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from tests.codegen.test_borders import check, numbers
+from tinyhlo.codegen.lowering.fused import lower_fused
+from tinyhlo.codegen.moves.heuristics import choose_moves
+from tinyhlo.compiler import run_stages
+from tinyhlo.config import Config
+from tinyhlo.runtime.processors import named_target
+from tinyhlo.schedule.program import Launch
+
+
+def moved(function: Callable[..., jax.Array], *given: np.ndarray, cpu: str = "x86-64-v4") -> str:
+    """The loops of a program of one kernel, for a processor."""
+    program = run_stages(jax.jit(function).lower(*given).as_text(), Config(cache=False)).program
+    (launch,) = (s for s in program.body if isinstance(s, Launch))
+    return str(choose_moves(lower_fused(launch.kernel), named_target(cpu, threads=1)))
+
+
+def turned(x: jax.Array) -> jax.Array:
+    return x.transpose(0, 2, 1, 3)
+
+
+def patches(x: jax.Array, size: int = 4) -> jax.Array:
+    """Squares of an image, each a row of all its numbers."""
+    n, height, width, channels = x.shape
+    cut = x.reshape(n, height // size, size, width // size, size, channels)
+    return cut.transpose(0, 1, 3, 2, 4, 5).reshape(n, -1, size * size * channels)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "uint8", "int32"])
+@pytest.mark.parametrize("width", [2, 3, 5, 7, 8, 12, 15])
+def test_turned_rows(width: int, dtype: str) -> None:
+    x = numbers((30, 7, 5, width), dtype)
+    check(lambda x: turned(x) * 2, x)
+    check(lambda x, y: jnp.where(y > 0, turned(x) + y, y), x, turned(x))
+    check(lambda x: turned(x).astype("float32") * 0.5 - 1, x)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "width", "lanes"), [("float32", 5, 4), ("uint8", 15, 8), ("bfloat16", 8, 8)]
+)
+def test_they_run_in_vectors_that_overlap(width: int, dtype: str, lanes: int) -> None:
+    x = numbers((3000, 7, 5, width), dtype)
+    assert f"for l in {width} vector {lanes}" in moved(lambda x: turned(x) * 2, x)
+    assert f"for l in {width} vector {lanes}" in moved(lambda x, s: turned(x) * s, x, x[0, 0, 0, 0])
+
+
+def test_not_where_much_is_computed() -> None:
+    def long(x: jax.Array) -> jax.Array:
+        for k in range(9):
+            x = jnp.maximum(x * 0.5, k)
+        return x
+
+    x = numbers((3000, 7, 5, 5))
+    dear: list[Callable[[jax.Array], jax.Array]] = [long, jnp.tanh, lambda x: x.astype(int) // 3]
+    for function in dear:
+        assert "for l in 5 vector" not in moved(lambda x, f=function: f(turned(x)), x)
+
+
+def test_nor_more_on_halves_than_the_row_has() -> None:
+    def five(x: jax.Array) -> jax.Array:
+        return jnp.maximum(jnp.abs(x * 2 + 1) * x, 3)
+
+    def six(x: jax.Array) -> jax.Array:
+        return five(x) + x
+
+    x = numbers((3000, 7, 5, 5), "bfloat16")
+    assert "for l in 5 vector" in moved(lambda x: five(turned(x)), x)
+    assert "for l in 5 vector" not in moved(lambda x: six(turned(x)), x)
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4])
+@pytest.mark.parametrize("size", [2, 4])
+def test_patches(size: int, channels: int) -> None:
+    x = numbers((2, 24, 24, channels))
+    w = numbers((size * size * channels,))
+    check(lambda x: patches(x, size) - 0.5, x)
+    check(lambda x, w: patches(x, size) * w, x, w)
+    check(lambda x: patches(x * numbers((channels,)), size), x)
+    check(lambda x: jnp.where(patches(x, size) > 0, patches(x, size), -1), x)
+
+
+def test_patches_are_rows_of_the_image() -> None:
+    x = numbers((8, 224, 224, 3))
+    for text in (
+        moved(lambda x: patches(x) - 0.5, x),
+        moved(lambda x: patches(x).astype("float32") / 255, numbers(x.shape, "uint8")),
+        moved(lambda x, w: patches(x) * w, x, numbers((48,))),
+    ):
+        assert " in 12 vector" in text and "%" not in text, text
+
+
+def test_heads_side_by_side() -> None:
+    def joined(x: jax.Array) -> jax.Array:
+        return x.transpose(0, 2, 1, 3).reshape(4, 128, -1) * 2
+
+    x = numbers((4, 8, 128, 12))
+    text = moved(joined, x)
+    assert " in 12 vector" in text and "//" not in text.split("for j", 1)[1], text
+    check(joined, x)
+
+
+def test_what_is_divided_otherwise_stays() -> None:
+    """Every element twice: rows of two of the same are no copied row."""
+    x = numbers((40, 30))
+    assert "split" not in moved(lambda x: jnp.repeat(x, 2, 1) * 2, x)
+    check(lambda x: jnp.repeat(x, 2, 1) * 2, x)
+
+
+def pooled(op: Callable[..., jax.Array], start: float, size: int = 3) -> Callable[..., jax.Array]:
+    window, steps = (1, size, size, 1), (1, 1, 1, 1)
+    return lambda x: lax.reduce_window(x, np.array(start, x.dtype)[()], op, window, steps, "SAME")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "uint8", "float64"])
+@pytest.mark.parametrize("channels", [1, 2, 3, 4, 5, 7])
+@pytest.mark.parametrize("width", [3, 5, 9, 20])
+def test_pooling(width: int, channels: int, dtype: str) -> None:
+    x = numbers((6, 9, width, channels), dtype)
+    check(pooled(lax.max, 0), x)
+    check(pooled(lax.add, 0), x)
+    check(lambda x: pooled(lax.add, 0, 5)(x) * 2, x)
+
+
+@pytest.mark.parametrize(("width", "channels"), [(5, 3), (5, 2), (56, 3), (9, 4)])
+def test_pixels_and_channels_are_one_row(width: int, channels: int) -> None:
+    x = numbers((200, 10, width, channels))
+    for pool in (pooled(lax.max, -np.inf), pooled(lax.add, 0)):
+        text = moved(pool, x)
+        assert f"row kl {width * channels}, vector kl" in text, text
+
+
+def test_pixels_that_are_vectors_stay() -> None:
+    assert "row" not in moved(pooled(lax.max, 0), numbers((200, 10, 5, 4)))
+    assert "row" not in moved(pooled(lax.max, 0), numbers((200, 10, 5, 8)))
