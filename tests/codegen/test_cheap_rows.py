@@ -123,7 +123,7 @@ def pooled(op: Callable[..., jax.Array], start: float, size: int = 3) -> Callabl
     return lambda x: lax.reduce_window(x, np.array(start, x.dtype)[()], op, window, steps, "SAME")
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "uint8", "float64"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "uint8"])
 @pytest.mark.parametrize("channels", [1, 2, 3, 4, 5, 7])
 @pytest.mark.parametrize("width", [3, 5, 9, 20])
 def test_pooling(width: int, channels: int, dtype: str) -> None:
@@ -144,3 +144,22 @@ def test_pixels_and_channels_are_one_row(width: int, channels: int) -> None:
 def test_pixels_that_are_vectors_stay() -> None:
     assert "row" not in moved(pooled(lax.max, 0), numbers((200, 10, 5, 4)))
     assert "row" not in moved(pooled(lax.max, 0), numbers((200, 10, 5, 8)))
+
+
+def nearest(x: jax.Array) -> jax.Array:
+    """Every pixel four times."""
+    return jnp.repeat(jnp.repeat(x, 2, 1), 2, 2)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "uint8"])
+@pytest.mark.parametrize("channels", [2, 3, 4, 9, 15])
+def test_nearest_upsampling(channels: int, dtype: str) -> None:
+    x = numbers((20, 4, 6, channels), dtype)
+    check(nearest, x)
+    check(lambda x: nearest(x) * 2 + 1, x)
+
+
+@pytest.mark.parametrize(("dtype", "channels", "lanes"), [("float32", 4, 4), ("bfloat16", 9, 8)])
+def test_pixels_are_copied_without_a_loop(dtype: str, channels: int, lanes: int) -> None:
+    text = moved(nearest, numbers((300, 5, 16, channels), dtype))
+    assert "for l in 2 unroll" in text and f" in {channels} vector {lanes}" in text, text

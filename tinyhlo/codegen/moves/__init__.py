@@ -22,6 +22,7 @@ staging        dear values of a row kept between the passes over it
 row_phases     passes over short rows, each over a block of rows before the next
 borders        loops in lanes cut where windows leave the array
 long_bodies    long bodies cut in pieces
+repeats        rows that are copied a few times, without a loop
 jumps          choices that all lanes make alike, of which one side takes long
 parallel       loops on all threads, in pieces that extents alone decide
 side_sums      sums that wait for their own additions, several side by side

@@ -27,6 +27,7 @@ from tinyhlo.codegen.moves.long_sums import in_blocks
 from tinyhlo.codegen.moves.margins import without_margins
 from tinyhlo.codegen.moves.parallel import PARALLEL_WORK, parallelised
 from tinyhlo.codegen.moves.remainders import by_remainders
+from tinyhlo.codegen.moves.repeats import unrolled
 from tinyhlo.codegen.moves.row_phases import in_phases
 from tinyhlo.codegen.moves.row_sums import rows_together
 from tinyhlo.codegen.moves.row_values import before_rows
@@ -79,6 +80,7 @@ def choose_moves(
         # a lane may run twice
         ("borders", lambda body: body if program.in_place else without_borders(body, runs, moves)),
         ("pieces", lambda body: cut_long_bodies(program, body, runs, target, moves)),
+        ("unroll", unrolled),
         ("jumps", lambda body: with_jumps(body, moves)),
         (always, lambda body: parallelised(body, least, target, moves)),
         ("sums", lambda body: side_by_side(body, target, moves)),

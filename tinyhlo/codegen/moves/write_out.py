@@ -122,7 +122,7 @@ def without_short_loops(loop: Loop, target: Target, runs: float, moves: list[str
     long = loop.axis is Axis.SERIAL and loop.var.extent >= target.short_lanes(32)
     most = vectors_of(inner, runs * loop.var.extent)
     nodes = MOST_NODES if most and in_lanes(loop, inner) else NODES_OF_ROW
-    short = all(is_tiny(s, target, nodes, most) and not is_copied_row(s, loop.var) for s in inner)
+    short = all(is_tiny(s, target, nodes, most) and not are_copied(s, loop.var) for s in inner)
     if not (long and most and short):
         return with_loops(loop, lambda s: without_short_loops(s, target, runs, moves))
     moves += [f"write out {s.var.name} {s.var.extent}" for s in inner]
@@ -236,6 +236,14 @@ def is_tiny(loop: Loop, target: Target, most_nodes: int, vectors: int = 1) -> bo
     bits = max((node.dtype.bits for node in nodes if isinstance(node, Load)), default=32)
     few = trips <= MOST_ITERATIONS and trips * len(nodes) <= most_nodes
     return few and longest < vectors * target.short_lanes(bits) and not uses_registers(loop)
+
+
+def are_copied(loop: Loop, around: Var) -> bool:
+    """Whether a loop is a copied row, or all that is inside of it."""
+    inner = [s for s in loop.body if isinstance(s, Loop)]
+    if not inner:
+        return is_copied_row(loop, around)
+    return len(inner) == len(loop.body) and all(are_copied(s, around) for s in inner)
 
 
 def is_copied_row(loop: Loop, around: Var) -> bool:
