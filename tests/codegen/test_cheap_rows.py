@@ -38,8 +38,8 @@ def patches(x: jax.Array, size: int = 4) -> jax.Array:
     return cut.transpose(0, 1, 3, 2, 4, 5).reshape(n, -1, size * size * channels)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "uint8", "int32"])
-@pytest.mark.parametrize("width", [2, 3, 5, 7, 8, 12, 15])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "uint8"])
+@pytest.mark.parametrize("width", [2, 3, 5, 8, 15])
 def test_turned_rows(width: int, dtype: str) -> None:
     x = numbers((30, 7, 5, width), dtype)
     check(lambda x: turned(x) * 2, x)
@@ -124,8 +124,8 @@ def pooled(op: Callable[..., jax.Array], start: float, size: int = 3) -> Callabl
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "uint8"])
-@pytest.mark.parametrize("channels", [1, 2, 3, 4, 5, 7])
-@pytest.mark.parametrize("width", [3, 5, 9, 20])
+@pytest.mark.parametrize("channels", [2, 3, 4, 7])
+@pytest.mark.parametrize("width", [3, 5, 20])
 def test_pooling(width: int, channels: int, dtype: str) -> None:
     x = numbers((6, 9, width, channels), dtype)
     check(pooled(lax.max, 0), x)
