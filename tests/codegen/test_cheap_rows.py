@@ -159,7 +159,11 @@ def test_nearest_upsampling(channels: int, dtype: str) -> None:
     check(lambda x: nearest(x) * 2 + 1, x)
 
 
-@pytest.mark.parametrize(("dtype", "channels", "lanes"), [("float32", 4, 4), ("bfloat16", 9, 8)])
-def test_pixels_are_copied_without_a_loop(dtype: str, channels: int, lanes: int) -> None:
-    text = moved(nearest, numbers((300, 5, 16, channels), dtype))
+@pytest.mark.parametrize(
+    ("dtype", "width", "channels", "lanes"), [("float32", 4, 4, 4), ("bfloat16", 16, 9, 8)]
+)
+def test_pixels_are_copied_without_a_loop(
+    dtype: str, width: int, channels: int, lanes: int
+) -> None:
+    text = moved(nearest, numbers((300, 5, width, channels), dtype))
     assert "for l in 2 unroll" in text and f" in {channels} vector {lanes}" in text, text

@@ -259,8 +259,10 @@ def is_cheap_row(loop: Loop) -> bool:
     """Whether a loop does nothing but store neighbours: as they were loaded, one constant, or what
     a few instructions make of neighbours and of what is the same for all of them. What is the same
     decides any choice between rows that is made for nothing. Of halves, which are converted before
-    and after, there are no more than elements."""
+    and after, there are no more than elements. Nothing is made of what is stored: those lanes must
+    not run again."""
     count, extent = 0, loop.var.extent
+    written = {s.memory for s in loop.body if isinstance(s, Store)}
 
     def is_row(value: Expression) -> bool:
         nonlocal count
@@ -269,8 +271,8 @@ def is_cheap_row(loop: Loop) -> bool:
                 loop.var not in condition.free
             ):
                 return all(map(is_row, chosen))
-            case Load(index=source):
-                return source.coefficient(loop.var) == 1
+            case Load(memory=memory, index=source):
+                return source.coefficient(loop.var) == 1 and memory not in written
             case Apply(op=op, arguments=arguments) if loop.var in value.free:
                 count += 1
                 long = op in FUNCTIONS or (op is Op.DIV and value.dtype.is_integer)
