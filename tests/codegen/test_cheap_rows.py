@@ -141,6 +141,19 @@ def test_pixels_and_channels_are_one_row(width: int, channels: int) -> None:
         assert f"row kl {width * channels}, vector kl" in text, text
 
 
+@pytest.mark.parametrize(
+    ("cpu", "dtype", "row"),
+    [
+        ("x86-64-v4", "uint8", True),
+        ("x86-64-v3", "uint8", False),
+        ("x86-64-v3", "float32", True),
+        ("x86-64-v2", "float32", False),
+    ],
+)
+def test_only_where_loads_have_masks(cpu: str, dtype: str, row: bool) -> None:
+    assert ("row" in moved(pooled(lax.max, 0), numbers((200, 10, 5, 3), dtype), cpu=cpu)) == row
+
+
 def test_pixels_that_are_vectors_stay() -> None:
     assert "row" not in moved(pooled(lax.max, 0), numbers((200, 10, 5, 4)))
     assert "row" not in moved(pooled(lax.max, 0), numbers((200, 10, 5, 8)))

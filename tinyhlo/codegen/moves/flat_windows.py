@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tinyhlo.codegen.bodies import all_values, below, inside
-from tinyhlo.codegen.expressions import Guard
+from tinyhlo.codegen.expressions import Guard, Load
 from tinyhlo.codegen.loops import Axis, Body, Loop, Statement, Store
 from tinyhlo.codegen.moves.basic import collapse_two
 from tinyhlo.codegen.moves.write_out import MOST_ITERATIONS, MOST_NODES, count_nodes, written_out
@@ -25,6 +25,7 @@ from tinyhlo.codegen.walks import walk
 from tinyhlo.target import Target
 
 QUAD = 128  # bits
+WITH_WORDS, WITH_BYTES = 32, 64  # bytes of vectors whose processors load these under masks
 
 
 def along_rows(body: Body, target: Target, moves: list[str]) -> Body:
@@ -56,11 +57,16 @@ def as_row(loop: Loop, moves: list[str]) -> Loop:
 
 
 def is_window_of_few(loop: Loop, target: Target) -> bool:
-    """Whether a loop that fills no vector reduces what lies within bounds."""
+    """Whether a loop that fills no vector reduces what lies within bounds, of a type that the
+    processor loads under masks: bytes and halves with the widest vectors only, words from 32 bytes
+    on."""
     reduces = any(isinstance(s, Loop) and s.axis is Axis.REDUCE for s in loop.body)
     if not reduces or loop.var.extent >= target.short_lanes(32):
         return False
-    return any(isinstance(e, Guard) for e in walk(all_values(below(loop.body))))
+    nodes = list(walk(all_values(below(loop.body))))
+    bits = min((e.dtype.bits for e in nodes if isinstance(e, Load)), default=32)
+    masked = target.vector_bytes >= (WITH_WORDS if bits >= 32 else WITH_BYTES)
+    return masked and any(isinstance(e, Guard) for e in nodes)
 
 
 def are_quads(loop: Loop, inner: Loop) -> bool:
