@@ -27,6 +27,7 @@ from tinyhlo.codegen.bodies import below, nest_of
 from tinyhlo.codegen.choices import Moves
 from tinyhlo.codegen.contraction.ahead import memory_ahead, next_step
 from tinyhlo.codegen.contraction.cut import Cut, joined
+from tinyhlo.codegen.contraction.groups import whole_groups
 from tinyhlo.codegen.contraction.layout import Layout, only_product, operand_strides
 from tinyhlo.codegen.contraction.operand import (
     SHORTEST,
@@ -112,6 +113,7 @@ def lower_contraction(kernel: Kernel, target: Target, moves: Moves) -> LoopProgr
     if small and not moves.choose("product", {"tiles": True, "loops": False}):
         return None
     moves.adopt(tried)
+    layout, left = whole_groups(layout, plan.form, left)
     return Builder(kernel, node, layout, plan, left, right).program()
 
 

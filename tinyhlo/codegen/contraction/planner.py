@@ -16,6 +16,7 @@ from tinyhlo.codegen.choices import Moves
 from tinyhlo.codegen.contraction.chunks import Costs, ways
 from tinyhlo.codegen.contraction.cut import MAX_DEPTH, Cut, cuts, first, split_depth
 from tinyhlo.codegen.contraction.form import Form, find_form
+from tinyhlo.codegen.contraction.groups import whole_groups
 from tinyhlo.codegen.contraction.layout import Layout
 from tinyhlo.codegen.contraction.operand import Source
 from tinyhlo.codegen.contraction.plan import Plan, Use
@@ -98,6 +99,7 @@ class Planner:
         self, layout: Layout, form: Form, target: Target, left: Source | None,
         right: Source | None, computed: bool, moves: Moves,
     ) -> None:  # fmt: skip
+        layout, left = whole_groups(layout, form, left)
         self.layout, self.form, self.target, self.moves = layout, form, target, moves
         self.c = layout.contraction
         self.shape = self.c.left.shape

@@ -1,0 +1,67 @@
+"""Depths that are filled up to whole groups.
+
+In: a Layout, a Form that multiplies neighbours along the depth in groups, the left operand's
+source. Out: the same with zeros at the end of the innermost axis of the depth, where no member of
+a group of them would be a neighbour of the next in memory:
+
+    3x3 windows of 15 channels bf16  ->  of 16: the box of the image that is staged has one more
+
+Otherwise a group would hold the last channel of a window's column and the first of the next one,
+and every element of the left operand would be copied from a place that has to be divided out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tinyhlo.codegen.contraction.cut import MAX_DEPTH, split_depth
+from tinyhlo.codegen.contraction.form import Form
+from tinyhlo.codegen.contraction.layout import Layout
+from tinyhlo.codegen.contraction.operand import Source
+from tinyhlo.ir import build
+from tinyhlo.ir.graph import Node
+from tinyhlo.numbers import ceil_div, round_up
+
+def whole_groups(
+    layout: Layout, form: Form, left: Source | None
+) -> tuple[Layout, Source | None]:
+    """The layout and the left operand's source, both as they are where nothing is filled up:
+    matrices have rows that are packed whole, and end in zeros of their own."""
+    c = layout.contraction
+    axis, extents = c.k[-1], [c.left.shape[k] for k in c.k]
+    if form.group == 1 or form.of_matrices or left is None:
+        return layout, left
+    number, parts, _ = split_depth(extents)
+    extent = extents[-1]
+    step = extent // parts if number == len(extents) - 1 else extent
+    if step % form.group == 0:
+        return layout, left
+    more = round_up(extent, form.group * ceil_div(extent, MAX_DEPTH)) - extent
+    longer = filled_source(left, axis, extent, more, exact=form.sums.is_integer)
+    if longer is None:
+        return layout, left
+    both = (filled(operand, axis, more) for operand in (c.left, c.right))
+    return replace(layout, contraction=replace(c, left=next(both), right=next(both))), longer
+
+
+def filled(node: Node, axis: int, more: int) -> Node:
+    """With so many zeros at the end of an axis; without so many of its elements, if negative."""
+    high = [more if k == axis else 0 for k in range(len(node.shape))]
+    return build.pad(node, build.scalar(0, node.dtype), [0] * len(high), high)
+
+
+def filled_source(source: Source, axis: int, extent: int, more: int, exact: bool) -> Source | None:
+    """The source with zeros where an axis of the product goes on beyond its extent; None where
+    neighbours along it lie along none of the source's axes. What else stands there is multiplied by
+    zero, too, which does where that is `exact`: floats may be no numbers."""
+    along = source.axis_along(axis)
+    if along is None:
+        return None
+    place, node = source.index[along], source.node
+    step = place.coefficient(axis)
+    alone = all(k == axis for k, other in place.coefficients.items() if other)
+    if not (alone or exact):
+        return None
+    if alone:  # nothing of a slice's surroundings
+        node = filled(node, along, place.offset + step * (extent - 1) + 1 - node.shape[along])
+    return Source(filled(node, along, step * more), source.index)
