@@ -22,6 +22,7 @@ from tinyhlo.ir import build
 from tinyhlo.ir.graph import Node
 from tinyhlo.numbers import ceil_div, round_up
 
+
 def whole_groups(
     layout: Layout, form: Form, left: Source | None
 ) -> tuple[Layout, Source | None]:
@@ -37,7 +38,7 @@ def whole_groups(
     if step % form.group == 0:
         return layout, left
     more = round_up(extent, form.group * ceil_div(extent, MAX_DEPTH)) - extent
-    longer = filled_source(left, axis, extent, more, exact=form.sums.is_integer)
+    longer = filled_source(left, axis, extent, more)
     if longer is None:
         return layout, left
     both = (filled(operand, axis, more) for operand in (c.left, c.right))
@@ -50,18 +51,15 @@ def filled(node: Node, axis: int, more: int) -> Node:
     return build.pad(node, build.scalar(0, node.dtype), [0] * len(high), high)
 
 
-def filled_source(source: Source, axis: int, extent: int, more: int, exact: bool) -> Source | None:
-    """The source with zeros where an axis of the product goes on beyond its extent; None where
-    neighbours along it lie along none of the source's axes. What else stands there is multiplied by
-    zero, too, which does where that is `exact`: floats may be no numbers."""
+def filled_source(source: Source, axis: int, extent: int, more: int) -> Source | None:
+    """The source with zeros where an axis of the product goes on beyond its extent; None where that
+    walks along none of the source's, or others do, too: a window would see what lies beside it."""
     along = source.axis_along(axis)
     if along is None:
         return None
-    place, node = source.index[along], source.node
-    step = place.coefficient(axis)
-    alone = all(k == axis for k, other in place.coefficients.items() if other)
-    if not (alone or exact):
+    place, step = source.index[along], source.index[along].coefficient(axis)
+    if any(other and k != axis for k, other in place.coefficients.items()):
         return None
-    if alone:  # nothing of a slice's surroundings
-        node = filled(node, along, place.offset + step * (extent - 1) + 1 - node.shape[along])
-    return Source(filled(node, along, step * more), source.index)
+    end = place.offset + step * (extent - 1) + 1
+    alone = filled(source.node, along, end - source.node.shape[along])  # nothing of what follows
+    return Source(filled(alone, along, step * more), source.index)

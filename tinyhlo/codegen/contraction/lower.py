@@ -113,7 +113,8 @@ def lower_contraction(kernel: Kernel, target: Target, moves: Moves) -> LoopProgr
     if small and not moves.choose("product", {"tiles": True, "loops": False}):
         return None
     moves.adopt(tried)
-    layout, left = whole_groups(layout, plan.form, left)
+    if plan.left is Use.STAGED:
+        layout, left = whole_groups(layout, plan.form, left)
     return Builder(kernel, node, layout, plan, left, right).program()
 
 

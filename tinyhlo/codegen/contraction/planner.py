@@ -79,6 +79,10 @@ def plan_contraction(
         return None
     tried = Moves(moves.asked)
     planner = Planner(layout, form, target, left, right, computed, tried)
+    if planner.left is Use.PACKED:
+        wide, longer = whole_groups(layout, form, left)
+        staged = Planner(wide, form, target, longer, right, computed, Moves(moves.asked))
+        planner = staged if staged.left is Use.STAGED else planner
     if m * n * k < least_work(c, right, filled=planner.last % planner.lanes == 0):
         return None
     if form.of_matrices and not planner.fills_matrices():
@@ -99,7 +103,6 @@ class Planner:
         self, layout: Layout, form: Form, target: Target, left: Source | None,
         right: Source | None, computed: bool, moves: Moves,
     ) -> None:  # fmt: skip
-        layout, left = whole_groups(layout, form, left)
         self.layout, self.form, self.target, self.moves = layout, form, target, moves
         self.c = layout.contraction
         self.shape = self.c.left.shape

@@ -39,11 +39,33 @@ def convolution(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> 
     shape = operation.type.shape
     if 0 in shape or 0 in lhs.shape or 0 in rhs.shape:
         return full(0, shape, operation.type.dtype)
+    rhs, windows = taps_that_meet(lhs, rhs, windows)
+    if 0 in windows.size:
+        return full(0, shape, operation.type.dtype)
     dilations = zip(windows.stride, windows.base_dilation, windows.window_dilation, strict=True)
     common = tuple(gcd(base, between) if stride == 1 else 1 for stride, base, between in dilations)
     if max(common, default=1) > 1:
         return at_common_places(operation, lhs, rhs, windows, common, multiply)
     return convolved(operation, lhs, rhs, windows, shape, multiply)
+
+
+def taps_that_meet(lhs: Node, rhs: Node, windows: Windows) -> tuple[Node, Windows]:
+    """The kernel without taps at its ends that meet padding alone, wherever the window is: of eleven
+    that look back from three steps, the last three are left."""
+    start, stop, low, high = [0, 0], list(rhs.shape[:2]), list(windows.low), list(windows.high)
+    for k, (extent, taps) in enumerate(zip(lhs.shape[2:], windows.size, strict=True)):
+        step, between = windows.stride[k], windows.window_dilation[k]
+        end = (extent - 1) * windows.base_dilation[k]  # the last place of the input
+        last = (end + low[k] + high[k] - (taps - 1) * between) // step * step  # window's beginning
+        first = min(max(ceil_div(low[k] - last, between), 0), taps)
+        past = max(min((end + low[k]) // between + 1, taps), first)
+        low[k] -= first * between
+        high[k] -= (taps - past) * between
+        start.append(first)
+        stop.append(past)
+    size = tuple(past - first for first, past in zip(start[2:], stop[2:], strict=True))
+    met = replace(windows, size=size, low=tuple(low), high=tuple(high))
+    return slice_(rhs, start, stop), met
 
 
 def at_common_places(
