@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from tests.codegen.harness import assert_close, run_kernel
-from tests.codegen.test_contraction import convolution
+from tests.codegen.test_contraction import convolution, product
 from tests.codegen.test_dots import extremes, matrices, moves
 from tinyhlo.ir import build
 from tinyhlo.ir.dtypes import BF16, F32, I8, I16, I32, U8, DType
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.interpreter import run_graph
+from tinyhlo.ir.ops import Op
 
 
 def convolved(channels: int, dtype: DType, sums: DType, skipped: int = 0) -> Graph:
@@ -60,9 +61,27 @@ def test_products_of_odd_depth(depth: int, filled: int) -> None:
     np.testing.assert_array_equal(got, want)
 
 
-def test_windows_along_the_depth_are_packed() -> None:
-    """Beside a row of a window lies another's, which zeros would have to stand for."""
-    x, w = build.param(0, (2, 8, 9, 11), BF16), build.param(1, (3, 3, 8, 16), BF16)
-    image = build.permute(build.cast(x, F32), (0, 2, 3, 1))
-    graph = Graph((x.type, w.type), (convolution(image, build.cast(w, F32), 1, 1),))
-    assert "left packed" in moves(graph) or " 72 deep" in moves(graph)
+@pytest.mark.parametrize(("n", "deep"), [(40, 36), (2000, 28)])
+def test_many_columns_are_not_multiplied_by_zeros(n: int, deep: int) -> None:
+    x, w = build.param(0, (16, 9, 3), I8), build.param(1, (9, 3, n), I8)
+    left, right = build.cast(x, I32), build.cast(w, I32)
+    factors = product(left, (0, 2, 3), right, (2, 3, 1), (16, n, 9, 3))
+    graph = Graph((x.type, w.type), (build.reduce(Op.ADD, factors, (2, 3)),))
+    assert f" {deep} deep" in moves(graph)
+
+
+@pytest.mark.parametrize(("dtype", "staged"), [(I8, True), (BF16, False)])
+def test_groups_of_channels(dtype: DType, staged: bool) -> None:
+    """A group's neighbours in the image are the next group's: integers are multiplied by zero."""
+    x, w = build.param(0, (2, 9, 11, 27), dtype), build.param(1, (3, 3, 3, 9, 16), dtype)
+    sums = I32 if dtype is I8 else F32
+    windows = build.window(build.cast(x, sums), (1, 3, 3, 1), (1, 1, 1, 1), (1, 1, 1, 1))
+    left = build.reshape(windows, (2, 7, 9, 3, 9, 3, 3))
+    shape = (2, 7, 9, 3, 16, 9, 3, 3)
+    factors = product(left, (0, 1, 2, 3, 5, 6, 7), build.cast(w, sums), (3, 6, 7, 5, 4), shape)
+    graph = Graph((x.type, w.type), (build.reduce(Op.ADD, factors, (5, 6, 7)),))
+    assert ("left staged" in moves(graph)) == staged
+    if staged:
+        inputs = [extremes(t.shape, dtype, k) for k, t in enumerate(graph.params)]
+        (got,), (want,) = run_kernel(graph, *inputs), run_graph(graph, inputs)
+        np.testing.assert_array_equal(got, want)

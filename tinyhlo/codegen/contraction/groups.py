@@ -21,13 +21,17 @@ from tinyhlo.codegen.contraction.operand import Source
 from tinyhlo.ir import build
 from tinyhlo.ir.graph import Node
 from tinyhlo.numbers import ceil_div, round_up
+from tinyhlo.target import Target
+
+PACKED_SLOTS = 4  # of issue, for each element that is packed from a place that is divided out
 
 
 def whole_groups(
-    layout: Layout, form: Form, left: Source | None
+    layout: Layout, form: Form, target: Target, left: Source | None
 ) -> tuple[Layout, Source | None]:
-    """The layout and the left operand's source, both as they are where nothing is filled up:
-    matrices have rows that are packed whole, and end in zeros of their own."""
+    """The layout and the left operand's source, both as they are where nothing is filled up: where
+    so many columns are multiplied by the zeros that packing takes less. Matrices have rows that are
+    packed whole, and end in zeros of their own."""
     c = layout.contraction
     axis, extents = c.k[-1], [c.left.shape[k] for k in c.k]
     if form.group == 1 or form.of_matrices or left is None:
@@ -38,7 +42,10 @@ def whole_groups(
     if step % form.group == 0:
         return layout, left
     more = round_up(extent, form.group * ceil_div(extent, MAX_DEPTH)) - extent
-    longer = filled_source(left, axis, extent, more)
+    at_once = target.vector_bytes // form.sums.itemsize * form.group
+    if more * c.extent(c.n) > PACKED_SLOTS * extent * at_once:
+        return layout, left
+    longer = filled_source(left, axis, extent, more, exact=form.sums.is_integer)
     if longer is None:
         return layout, left
     both = (filled(operand, axis, more) for operand in (c.left, c.right))
@@ -51,15 +58,19 @@ def filled(node: Node, axis: int, more: int) -> Node:
     return build.pad(node, build.scalar(0, node.dtype), [0] * len(high), high)
 
 
-def filled_source(source: Source, axis: int, extent: int, more: int) -> Source | None:
+def filled_source(source: Source, axis: int, extent: int, more: int, exact: bool) -> Source | None:
     """The source with zeros where an axis of the product goes on beyond its extent; None where that
-    walks along none of the source's, or others do, too: a window would see what lies beside it."""
+    walks along none of the source's. Where others walk there, too, along windows or groups of
+    channels, what lies beside them is multiplied by zeros of the right operand, which does where
+    that is `exact`: floats may be no numbers."""
     along = source.axis_along(axis)
     if along is None:
         return None
-    place, step = source.index[along], source.index[along].coefficient(axis)
-    if any(other and k != axis for k, other in place.coefficients.items()):
+    place, node = source.index[along], source.node
+    step = place.coefficient(axis)
+    alone = all(k == axis for k, other in place.coefficients.items() if other)
+    if not (alone or exact):
         return None
-    end = place.offset + step * (extent - 1) + 1
-    alone = filled(source.node, along, end - source.node.shape[along])  # nothing of what follows
-    return Source(filled(alone, along, step * more), source.index)
+    if alone:  # nothing of what follows a slice
+        node = filled(node, along, place.offset + step * (extent - 1) + 1 - node.shape[along])
+    return Source(filled(node, along, step * more), source.index)

@@ -114,7 +114,7 @@ def lower_contraction(kernel: Kernel, target: Target, moves: Moves) -> LoopProgr
         return None
     moves.adopt(tried)
     if plan.left is Use.STAGED:
-        layout, left = whole_groups(layout, plan.form, left)
+        layout, left = whole_groups(layout, plan.form, target, left)
     return Builder(kernel, node, layout, plan, left, right).program()
 
 

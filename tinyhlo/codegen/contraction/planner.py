@@ -80,7 +80,7 @@ def plan_contraction(
     tried = Moves(moves.asked)
     planner = Planner(layout, form, target, left, right, computed, tried)
     if planner.left is Use.PACKED:
-        wide, longer = whole_groups(layout, form, left)
+        wide, longer = whole_groups(layout, form, target, left)
         staged = Planner(wide, form, target, longer, right, computed, Moves(moves.asked))
         planner = staged if staged.left is Use.STAGED else planner
     if m * n * k < least_work(c, right, filled=planner.last % planner.lanes == 0):

@@ -50,8 +50,8 @@ def convolution(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> 
 
 
 def taps_that_meet(lhs: Node, rhs: Node, windows: Windows) -> tuple[Node, Windows]:
-    """The kernel without taps at its ends that meet padding alone, wherever the window is: of eleven
-    that look back from three steps, the last three are left."""
+    """The kernel without taps at its ends that meet padding alone, wherever the window is: of
+    eleven that look back from three steps, the last three are left."""
     start, stop, low, high = [0, 0], list(rhs.shape[:2]), list(windows.low), list(windows.high)
     for k, (extent, taps) in enumerate(zip(lhs.shape[2:], windows.size, strict=True)):
         step, between = windows.stride[k], windows.window_dilation[k]
