@@ -116,7 +116,7 @@ def test_bytes_get_their_bias_as_they_are_staged(m: int, k: int, n: int) -> None
     wide = (build.cast(each, I32) for each in (x, w))
     graph = Graph((x.type, w.type), (dot(*wide),))
     loops = lowered(graph)
-    assert ("left staged" in loops.moves) == (k % 4 == 0)
+    assert "left staged" in loops.moves
     arrays = numbers((m, k), I8, 0), numbers((k, n), I8, 1)
     (got,), (want,) = run_kernel(graph, *arrays), run_graph(graph, arrays)
     np.testing.assert_array_equal(got, want)
