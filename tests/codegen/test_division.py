@@ -264,6 +264,27 @@ def test_the_largest_that_is_known() -> None:
     assert largest(byte.constant(0.0) * x) == np.inf
 
 
+HALVES = [0.1, 0.2, -3, 7, 255, 1000, 65504, 1e-3, 6e-8, 6e-5, 0.25, 0.0, -0.0, np.inf, np.nan]
+
+
+def test_every_half_by_constants() -> None:
+    x = np.arange(1 << 16).astype(np.uint16).view(np.float16)
+    node = param(0, x.shape, F16)
+    found = run_native(Graph((node.type,), tuple(by_constant(node, y) for y in HALVES)), [x])
+    with np.errstate(all="ignore"):
+        for got, y in zip(found, HALVES, strict=True):
+            same_bits(got, x / np.float16(y))
+
+
+def test_halves_are_multiplied() -> None:
+    x = param(0, (4096,), F16)
+    loops = lower_fused(Kernel("divided", Graph((x.type,), (by_constant(x, 0.2),))))
+    for name in ("x86-64-v3", "x86-64-v4"):
+        there = named_target(name, threads=2)
+        text = str(render_kernel(choose_moves(loops, there), there, "divided", False, {}))
+        assert "fdiv <" not in text
+
+
 @pytest.mark.parametrize("dtype", [BF16, F16, I32, U16])
 def test_constant_divisors_of_other_types(dtype: DType) -> None:
     x = param(0, (4096,), dtype)

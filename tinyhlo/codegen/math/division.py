@@ -69,6 +69,7 @@ def by_one_divisor(x: Term, y: Term) -> Term | None:
     """x / y of floats, y the same for many x; None for what LLVM's division serves: powers of two,
     by which it multiplies, and constants far from one."""
     unsigned, (dividends, divisors) = unsigned_of(x.dtype), NEAR_ONE[x.dtype]
+    y = as_number(y)
     if type(y) is Literal:
         parts = reciprocal(float_of(y), y.dtype)
         if parts is not None:
@@ -99,6 +100,15 @@ def by_one_divisor(x: Term, y: Term) -> Term | None:
     if type(y) is not Literal or float_of(y) < 0:
         usual = abs(usual).with_sign((near * inverse).sign())  # a zero has lost it
     return rarely(far, "quotient", far_quotient, (x, y), usual)
+
+
+def as_number(y: Term) -> Term:
+    """A constant half that is cast to a float, as a float."""
+    match y:
+        case Apply(op=Op.CAST, arguments=(Literal(dtype=dtype) as half,)) if dtype.is_float:
+            return y.constant(number(half))
+        case _:
+            return y
 
 
 def corrected(x: Term, y: Term, inverse: Term) -> Term:
@@ -138,6 +148,7 @@ def least_dividend(low: float, dtype: DType) -> float:
 
 def is_never_far(x: Term, y: Term) -> bool:
     """Whether y is a constant by which all that x can be is divided in two or three operations."""
+    y = as_number(y)
     if type(y) is not Literal:
         return False
     parts, (dividends, divisors) = reciprocal(float_of(y), y.dtype), NEAR_ONE[y.dtype]
