@@ -6,7 +6,8 @@ remainders     as many elements a turn as there are remainders
 interchange    reduces in the order of memory
 flat_windows   windows over pixels of few channels, pixels and channels as one row
 margins        padded copies cut where their margins begin
-flat_rows      short rows in lanes that run from row to row; `column_divisors`: what they divide by
+column_divisors  constants that differ from column to column, as reciprocals
+flat_rows      short rows in lanes that run from row to row
 few_lanes      rows shorter than any vector, in vectors of their length
 tree_reduce    reduces by functions of several values, neighbours combined two by two
 term_tiles     sums of terms of rows and columns, as distances are, in tiles

@@ -38,7 +38,7 @@ def known_divisors(value: Expression, columns: Var, tables: Tables) -> Expressio
     for e in walk([value]) if tables else ():
         match e:
             case Apply(op=Op.DIV, arguments=(x, Load(memory=memory) as y)) if memory in tables:
-                places = y.free == {columns} and y.dtype in (F32, F64)
+                places = y.free <= {columns} and y.dtype in (F32, F64)
                 if places and all(serves(at(e, columns, k, tables)) for k in range(columns.extent)):
                     quotient = corrected(x, y, y.constant(1.0) / y)
                     value = exchanged(value, {e: quotient})
