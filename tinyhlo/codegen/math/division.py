@@ -106,7 +106,7 @@ def as_number(y: Term) -> Term:
     """A constant half that is cast to a float, as a float."""
     match y:
         case Apply(op=Op.CAST, arguments=(Literal(dtype=dtype) as half,)) if dtype.is_float:
-            return y.constant(number(half))
+            return y.constant(float_of(half))
         case _:
             return y
 

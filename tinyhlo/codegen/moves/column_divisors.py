@@ -20,10 +20,10 @@ from tinyhlo.codegen.expressions import (
     Load,
     Memory,
     exchanged,
+    float_of,
     literal,
 )
 from tinyhlo.codegen.math.division import NEAR_ONE, corrected, is_between, is_near
-from tinyhlo.codegen.math.reciprocals import number
 from tinyhlo.codegen.walks import loads_of, walk
 from tinyhlo.ir.dtypes import F32, F64
 from tinyhlo.ir.index import Var, constant
@@ -68,6 +68,6 @@ def serves(quotient: Expression) -> bool:
     match quotient:
         case Apply(op=Op.DIV, arguments=(x, Literal() as y)):
             dividends, divisors = NEAR_ONE[y.dtype]
-            return number(y) > 0 and is_near(y, divisors) and is_between(x, dividends)
+            return float_of(y) > 0 and is_near(y, divisors) and is_between(x, dividends)
         case _:
             return False
