@@ -7,13 +7,16 @@ import numpy as np
 import pytest
 
 from tests.codegen.native import run_native
+from tinyhlo.codegen.expressions import Load, Memory, where
 from tinyhlo.codegen.llvm.kernel import render_kernel
 from tinyhlo.codegen.lowering.fused import lower_fused
-from tinyhlo.codegen.math.reciprocals import close, reciprocal
+from tinyhlo.codegen.math.reciprocals import close, largest, reciprocal
+from tinyhlo.codegen.math.terms import Term
 from tinyhlo.codegen.moves.heuristics import choose_moves
 from tinyhlo.ir.build import cast, constant, elementwise, expand, full, param, reshape
 from tinyhlo.ir.dtypes import BF16, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64, DType
 from tinyhlo.ir.graph import Graph, Node
+from tinyhlo.ir.index import Var, index
 from tinyhlo.ir.ops import Op
 from tinyhlo.runtime.processors import named_target
 from tinyhlo.schedule.program import Kernel
@@ -163,9 +166,11 @@ def test_constant_divisors(dtype: DType, sign: int, number: float) -> None:
     parts = near(dtype, exponents, 3000, 5), hardest(dtype, divisor), np.array(special, dtype.numpy)
     x = np.concatenate([*parts, *(-part for part in parts)])
     k = np.random.default_rng(3).integers(-1 << 31, 1 << 31, x.size).astype(np.int32)
+    k[::100] = 0
     node, integer = param(0, x.shape, dtype), param(1, k.shape, I32)
     sums = elementwise(Op.SUB, node, full(1, x.shape, dtype))
-    dividends = node, sums, elementwise(Op.NEG, sums), cast(integer, dtype)
+    whole = cast(integer, dtype)
+    dividends = node, sums, elementwise(Op.NEG, sums), whole, elementwise(Op.NEG, whole)
     quotients = (
         *(by_constant(each, divisor) for each in dividends),
         by_constant(by_constant(node, 7), divisor),
@@ -173,7 +178,8 @@ def test_constant_divisors(dtype: DType, sign: int, number: float) -> None:
     found = run_native(Graph((node.type, integer.type), quotients), [x, k])
     with np.errstate(all="ignore"):
         y, less = dtype.numpy.type(divisor), x - dtype.numpy.type(1)
-        wanted = x / y, less / y, -less / y, k.astype(dtype.numpy) / y, x / dtype.numpy.type(7) / y
+        floats = k.astype(dtype.numpy)
+        wanted = x / y, less / y, -less / y, floats / y, -floats / y, x / dtype.numpy.type(7) / y
     for got, want in zip(found, wanted, strict=True):
         same_bits(got, want)
 
@@ -195,6 +201,90 @@ def test_tables_of_divisors(dtype: DType, table: tuple[float, ...]) -> None:
         same_bits(got, x / divisors)
 
 
+@pytest.mark.parametrize("dtype", [F32, F64])
+@pytest.mark.parametrize(
+    "table",
+    [(0.229, 0.224, 0.225), (0.1, 3.0, 2.0, NONE, OTHER), (-7.0, 0.1), (1e-45, np.inf, 0.0)],
+)
+def test_tables_of_divisors_of_bytes(dtype: DType, table: tuple[float, ...]) -> None:
+    """Zeros of both signs, and differences of a quotient and a constant, among the dividends."""
+    divisors = np.array(table, dtype.numpy)
+    bytes_ = np.arange(4096 * divisors.size).astype(np.uint8).reshape(4096, divisors.size)
+    mean = np.linspace(0, 0.6, divisors.size).astype(dtype.numpy)
+    k = param(0, bytes_.shape, U8)
+    whole = cast(k, dtype)
+
+    def row(values: np.ndarray) -> Node:
+        return expand(reshape(constant(values), (1, values.size)), k.shape)
+
+    less = elementwise(Op.SUB, by_constant(whole, 255), row(mean))
+    dividends = whole, elementwise(Op.NEG, whole), less
+    graph = Graph((k.type,), tuple(elementwise(Op.DIV, x, row(divisors)) for x in dividends))
+    floats = bytes_.astype(dtype.numpy)
+    with np.errstate(all="ignore"):
+        wanted = [x / divisors for x in (floats, -floats, floats / dtype.numpy.type(255) - mean)]
+        for got, want in zip(run_native(graph, [bytes_]), wanted, strict=True):
+            same_bits(got, want)
+
+
+@pytest.mark.parametrize("divisor", [0.1, -0.2, NONE])
+def test_every_fraction_by_constants_of_three_operations(divisor: float) -> None:
+    y = np.float32(divisor)
+    k = np.arange(1 << 23, 1 << 24, dtype=np.int32)
+    node = param(0, k.shape, I32)
+    (got,) = run_native(Graph((node.type,), (by_constant(cast(node, F32), float(y)),)), [k])
+    assert reciprocal(float(y), F32) is None
+    np.testing.assert_array_equal(got, k.astype(np.float32) / y)
+
+
+@pytest.mark.parametrize("name", ["x86-64-v3", "x86-64-v4"])
+def test_where_two_operations_are_not_exact_known_dividends_take_three(name: str) -> None:
+    """Of what is known to be neither small nor large."""
+    there = named_target(name, threads=2)
+    k, x = param(0, (4096,), U8), param(0, (4096,), F32)
+    less = elementwise(Op.SUB, by_constant(cast(k, F32), 255), full(0.4, k.shape, F32))
+    for dividend in (cast(k, F32), less, elementwise(Op.ADD, x, full(1, x.shape, F32))):
+        start = x if dividend.inputs[0] is x else k
+        graph = Graph((start.type,), (by_constant(dividend, 0.1),))
+        loops = choose_moves(lower_fused(Kernel("divided", graph)), there)
+        text = str(render_kernel(loops, there, "divided", False, {}))
+        multiplied = "llvm.fma" in text and "fdiv <" not in text and "@quotient" not in text
+        assert multiplied == (start is k)
+
+
+def test_the_largest_that_is_known() -> None:
+    memory = Memory("x", F32, 8)
+    x: Term = Load(memory, index(Var("i", 8)))
+    byte: Term = Load(Memory("k", U8, 8), index(Var("i", 8))).cast(F32)
+    assert largest(x) == largest(byte / 0.0) == largest(byte * np.inf) == np.inf
+    assert largest(byte) == 255
+    assert largest(-byte / 5 - 1.0) == 52
+    assert largest(byte * byte) == 255**2
+    assert largest(where(byte.equals(0), byte.constant(np.nan), byte)) == np.inf
+    assert largest(byte.constant(0.0) * x) == np.inf
+
+
+HALVES = [0.1, 0.2, -3, 7, 255, 1000, 65504, 1e-3, 6e-8, 6e-5, 0.25, 0.0, -0.0, np.inf, np.nan]
+
+
+def test_every_half_by_constants() -> None:
+    x = np.arange(1 << 16).astype(np.uint16).view(np.float16)
+    node = param(0, x.shape, F16)
+    found = run_native(Graph((node.type,), tuple(by_constant(node, y) for y in HALVES)), [x])
+    with np.errstate(all="ignore"):
+        for got, y in zip(found, HALVES, strict=True):
+            same_bits(got, x / np.float16(y))
+
+
+def test_halves_are_multiplied() -> None:
+    x = param(0, (4096,), F16)
+    loops = lower_fused(Kernel("divided", Graph((x.type,), (by_constant(x, 0.2),))))
+    for name in ("x86-64-v3", "x86-64-v4"):
+        there = named_target(name, threads=2)
+        text = str(render_kernel(choose_moves(loops, there), there, "divided", False, {}))
+        assert "fdiv <" not in text
+
+
 @pytest.mark.parametrize("dtype", [BF16, F16, I32, U16])
 def test_constant_divisors_of_other_types(dtype: DType) -> None:
     x = param(0, (4096,), dtype)
@@ -206,7 +296,7 @@ def test_constant_divisors_of_other_types(dtype: DType) -> None:
 
 def test_elements_of_short_tables_are_numbers() -> None:
     """Where rows are written out nothing is loaded from the table."""
-    k = param(0, (4096, 3), U8)
+    k = param(0, (64, 3), U8)
     row = reshape(constant(np.array([3, 5, 7], np.float32)), (1, 3))
     graph = Graph((k.type,), (elementwise(Op.DIV, cast(k, F32), expand(row, k.shape)),))
     there = named_target("x86-64-v4", threads=2)

@@ -473,3 +473,16 @@ def test_of_many_joined_parts_some_are_stored_before() -> None:
     for kernel in kernels_of(program.body):
         for result in kernel.graph.results:
             assert sum(map(is_joined, Graph((), (result,)).nodes())) < MAX_PIECES
+
+
+def test_a_root_that_many_rows_repeat_is_computed_once() -> None:
+    """Not for a few rows."""
+
+    def scaled(rows: int) -> tuple[str, ...]:
+        x, variance = param(0, (rows, 64), F32), param(1, (64,), F32)
+        root = elementwise(Op.SQRT, elementwise(Op.ADD, variance, full(1e-5, (64,), F32)))
+        result = elementwise(Op.DIV, x, broadcast(root, x.shape, (1,)))
+        return tuple(find_items(Graph((x.type, variance.type), (result,)), PLAIN).why.values())
+
+    assert scaled(1000) == ("6 operations each, which expand would repeat", "a result")
+    assert scaled(16) == ("a result",)

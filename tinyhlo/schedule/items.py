@@ -51,6 +51,7 @@ SHARED_HALF = 64  # and one of which a half is used twice: a key of two that a h
 MULTIPLIED_WORK = 10  # a dearer value is stored before a view repeats it
 # and a cheaper one that is large and repeated often
 LARGE_WORK, LARGE_SIZE, TIMES_REPEATED = 3, 1 << 12, 32
+ROOT_WORK = 6  # and a vector with a root or a quotient, as often for as large a result
 OVERLAP = 1.5  # times: windows that have fewer elements than that repeat next to nothing
 TURNED = (ir.Reshape, ir.Barrier, ir.Permute, ir.Flip)  # the same elements in another order
 LEAST_APART = 1 << 8  # elements that a product reads through a reshape that is no view of memory
@@ -226,9 +227,11 @@ def multiplied(walk: Walk, node: Node) -> Reasons:
         value = narrowest(below_views(value.inputs[0], TURNED), walk.narrow, walk.why)
     if OVERLAP * value.type.size > node.type.size and isinstance(node, ir.Window):
         return
-    large = value.type.size >= LARGE_SIZE and node.type.size >= TIMES_REPEATED * value.type.size
-    often = large and not is_table(value)
-    if walk.work[value] >= (LARGE_WORK if often else MULTIPLIED_WORK):
+    many = node.type.size >= max(LARGE_SIZE, TIMES_REPEATED * value.type.size)
+    often = many and value.type.size >= LARGE_SIZE and not is_table(value)
+    vector = many and bool(walk.near) and sum(n > 1 for n in value.shape) == 1
+    least = LARGE_WORK if often else ROOT_WORK if vector else MULTIPLIED_WORK
+    if walk.work[value] >= least:
         if isinstance(value, (Elementwise, ir.Gather, ir.Slice)):
             yield value, f"{walk.work[value]} operations each, which {label(node)} would repeat"
     elif often and any(map(has_own_axes, views_of(source))):

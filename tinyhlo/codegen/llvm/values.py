@@ -188,8 +188,12 @@ class Values(Scopes):
     def has_one_divisor(self, x: Expression, y: Expression) -> bool:
         """Whether lanes divide floats by what is known before the loop, where that is slow: two
         cycles for each double, one for each float of vectors of 512 bits, half of one otherwise.
-        Two operations are less than any of these."""
-        if x.dtype not in (F32, F64) or not self.is_varying(x.free):
+        Two operations are less than any of these. Halves are divided as floats are."""
+        if not self.is_varying(x.free):
+            return False
+        if x.dtype is F16:
+            return self.target.vector_bytes >= SHORT and is_never_far(x.cast(F32), y.cast(F32))
+        if x.dtype not in (F32, F64):
             return False
         short = x.dtype is F64 or is_never_far(x, y)
         if self.target.vector_bytes < (SHORT if short else 2 * SHORT):

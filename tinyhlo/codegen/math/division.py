@@ -17,7 +17,7 @@ import numpy as np
 
 from tinyhlo.codegen.expressions import Apply, Literal, apply, float_of, literal, where
 from tinyhlo.codegen.math.logarithm import to_float
-from tinyhlo.codegen.math.reciprocals import reciprocal, smallest
+from tinyhlo.codegen.math.reciprocals import largest, reciprocal, smallest
 from tinyhlo.codegen.math.terms import MAGIC, Term, rarely
 from tinyhlo.ir.dtypes import F32, F64, U64, DType, unsigned_of
 from tinyhlo.ir.ops import Op
@@ -69,12 +69,15 @@ def by_one_divisor(x: Term, y: Term) -> Term | None:
     """x / y of floats, y the same for many x; None for what LLVM's division serves: powers of two,
     by which it multiplies, and constants far from one."""
     unsigned, (dividends, divisors) = unsigned_of(x.dtype), NEAR_ONE[x.dtype]
+    y = as_number(y)
     if type(y) is Literal:
         parts = reciprocal(float_of(y), y.dtype)
         if parts is not None:
             return by_constant(x, y, *parts)
         if y.bits % (1 << y.dtype.mantissa_bits) == 0 or not is_near(y, divisors):
             return None
+        if is_between(x, dividends):
+            return corrected(*((x, y) if float_of(y) > 0 else (-x, -y)), y.constant(1.0) / abs(y))
     size, of_divisor = (abs(part).as_integer() for part in (x, y))
 
     def above(size: Term, exponent: int) -> Term:
@@ -93,14 +96,35 @@ def by_one_divisor(x: Term, y: Term) -> Term | None:
 
     near = where(far, x.constant(0.0), x)  # far ones would meet denormal numbers, which is slow
     inverse = y.constant(1.0) / y
-    quotient = near * inverse
-    corrected = (-quotient).fma(y, near).fma(inverse, quotient)
-    usual = abs(corrected).with_sign(quotient.sign())  # a zero has lost it
+    usual = corrected(near, y, inverse)
+    if type(y) is not Literal or float_of(y) < 0:
+        usual = abs(usual).with_sign((near * inverse).sign())  # a zero has lost it
     return rarely(far, "quotient", far_quotient, (x, y), usual)
+
+
+def as_number(y: Term) -> Term:
+    """A constant half that is cast to a float, as a float."""
+    match y:
+        case Apply(op=Op.CAST, arguments=(Literal(dtype=dtype) as half,)) if dtype.is_float:
+            return y.constant(float_of(half))
+        case _:
+            return y
+
+
+def corrected(x: Term, y: Term, inverse: Term) -> Term:
+    """x / y, where no intermediate is denormal or infinite. If y is positive zeros keep their sign:
+    what is subtracted of an exact quotient is +0."""
+    quotient = x * inverse
+    return (-quotient.fma(y, -x)).fma(inverse, quotient)
 
 
 def is_near(y: Literal, exponent: int) -> bool:
     return 2.0**-exponent <= abs(float_of(y)) <= 2.0**exponent
+
+
+def is_between(x: Term, exponent: int) -> bool:
+    """Whether x is known to be a number between 2^-exponent and 2^exponent, or zero."""
+    return smallest(x) >= 2.0**-exponent and 2 * largest(x) <= 2.0**exponent
 
 
 def by_constant(x: Term, y: Literal, high: float, low: float) -> Term | None:
@@ -123,9 +147,14 @@ def least_dividend(low: float, dtype: DType) -> float:
 
 
 def is_never_far(x: Term, y: Term) -> bool:
-    """Whether y is a constant by which all that x can be is divided in two operations."""
-    parts = reciprocal(float_of(y), y.dtype) if type(y) is Literal else None
-    return parts is not None and smallest(x) >= least_dividend(parts[1], x.dtype)
+    """Whether y is a constant by which all that x can be is divided in two or three operations."""
+    y = as_number(y)
+    if type(y) is not Literal:
+        return False
+    parts, (dividends, divisors) = reciprocal(float_of(y), y.dtype), NEAR_ONE[y.dtype]
+    if parts is None:
+        return is_near(y, divisors) and is_between(x, dividends)
+    return smallest(x) >= least_dividend(parts[1], x.dtype)
 
 
 def far_quotient(x: Term, y: Term) -> Term:

@@ -9,7 +9,9 @@ multiplication by arbitrary precision constants", 2008). One divisor in 14 fails
 
 `high` is rounded to zero, so that both products have the sign of the quotient: infinities and zeros
 come out right, and sums that overflow have to. What must not be is that x * low is denormal and
-loses digits. Most dividends that a program computes cannot be as small: see `smallest`.
+loses digits. Most dividends that a program computes cannot be as small: see `smallest`. Divisors
+that fail, such as 0.1 and 0.2, are divisors like those known before a loop (`division.py`), whose
+dividends have an upper bound, too: see `largest`.
 """
 
 from __future__ import annotations
@@ -104,6 +106,36 @@ def smallest(x: Term, depth: int = DEPTH) -> float:
         case Apply(op=op, arguments=parts) if op in OF_PARTS:
             return of(*parts)
     return 0.0
+
+
+def largest(x: Term, depth: int = DEPTH) -> float:
+    """x is never NaN and lies nearer to zero than twice this; infinite where that is not known."""
+    if depth == 0:
+        return inf
+
+    def of(*parts: Term) -> float:
+        return max(largest(part, depth - 1) for part in parts)
+
+    match x:
+        case Literal():
+            found = abs(float_of(x))
+        case IndexValue():
+            found = 2.0**64
+        case Apply(op=Op.CAST, arguments=(a,)):
+            found = float(max(map(abs, a.dtype.bounds)))
+        case Apply(op=Op.ADD | Op.SUB, arguments=(a, b)):
+            found = of(a) + of(b)
+        case Apply(op=Op.MUL, arguments=(a, b)):
+            found = of(a) * of(b)
+        case Apply(op=Op.DIV, arguments=(a, Literal() as c)) if float_of(c) != 0:
+            found = of(a) / abs(float_of(c))
+        case Apply(op=Op.WHERE, arguments=(_, *parts)):
+            found = of(*parts)
+        case Apply(op=op, arguments=parts) if op in OF_PARTS:
+            found = of(*parts)
+        case _:
+            return inf
+    return found if found < inf else inf  # not NaN
 
 
 def is_zero(x: Term) -> bool:

@@ -38,7 +38,6 @@ from tinyhlo.codegen.expressions import (
     has_registers,
     identity,
     index_free,
-    literal,
     loaded_at_once,
     undecided,
 )
@@ -50,10 +49,10 @@ from tinyhlo.codegen.loops import (
     Declare,
     If,
     Loop,
-    LoopProgram,
     Statement,
     Store,
 )
+from tinyhlo.codegen.moves.column_divisors import Tables, known_elements
 from tinyhlo.codegen.moves.turned import OPERANDS
 from tinyhlo.codegen.moves.vectors import score
 from tinyhlo.codegen.walks import loads_of, walk
@@ -90,19 +89,11 @@ def write_out(body: Body, target: Target, runs: float, moves: list[str]) -> Body
     return tuple(result)
 
 
-def with_known_elements(program: LoopProgram, body: Body) -> Body:
+def with_known_elements(body: Body, tables: Tables) -> Body:
     """Elements of constant arrays at constant places are numbers, by which one can divide in two
     operations (`codegen/math/reciprocals.py`)."""
-    tables = dict(program.tables)
-    loads = (e for value in all_values(below(body)) for e in loads_of(value)) if tables else ()
-    known: Renamed = {
-        e: literal(tables[e.memory].flat[e.index.offset], e.dtype)
-        for e in loads
-        if e.memory in tables and e.index.is_constant
-    }
-    if not known:
-        return body
-    return tuple(rewritten(s, lambda e: exchanged(e, known)) for s in body)
+    known = known_elements(all_values(below(body)), tables) if tables else {}
+    return tuple(rewritten(s, lambda e: exchanged(e, known)) for s in body) if known else body
 
 
 def fills(loop: Loop, target: Target) -> bool:
