@@ -49,9 +49,9 @@ from tinyhlo.schedule.plan import PASSES
 PLAIN = Config(cache=0)
 TURN_SECONDS, TURNS = 0.02, 7  # of calls of one kind, and how often they take turns
 MOVES = (
-    *("remainders", "interchange", "margins", "flat", "few lanes", "tree", "tiles", "write out"),
-    *("turn", "rows", "rows together", "jam", "before", "blocks", "stage", "phases", "borders"),
-    *("pieces", "jumps", "sums"),
+    *("split", "remainders", "interchange", "windows", "margins", "flat", "few lanes", "tree"),
+    *("tiles", "write out", "turn", "rows", "rows together", "jam", "before", "blocks", "stage"),
+    *("phases", "borders", "pieces", "unroll", "jumps", "sums"),
 )
 # (module where a name is used, name, what takes its place)
 OTHERS: dict[str, tuple[str, str, Callable[..., Any]]] = {

@@ -62,7 +62,6 @@ class Memory(NamedTuple):
 
 Name = Union[Var, str]  # a loop variable or a register
 NOTHING: frozenset[Name] = frozenset()
-INTEGERS = (16, 32, 64)  # bits of what is loaded as one number
 _serials = itertools.count()
 _interned: Interned[Any] = Interned()
 
@@ -388,13 +387,6 @@ def undecided(conditions: Iterable[Condition]) -> tuple[Condition, ...] | None:
     """The conditions that may or may not hold; None when one does not."""
     left = tuple(condition for condition in conditions if not condition.always)
     return None if any(condition.never for condition in left) else left
-
-
-def loaded_at_once(bits: int, count: int) -> bool:
-    """Whether a row of so many elements of so many bits, at a place that is data, is loaded at once
-    (`llvm/rows_of_places.py`): as an integer, one and a half, or a short vector of words."""
-    integer = count > 1 and bits * count in INTEGERS
-    return integer or (bits <= 32 and count == 3) or (bits == 32 and count == 4)
 
 
 def in_rows(memory: Memory, where: Index, stride: int) -> bool:

@@ -1,4 +1,5 @@
-"""Loads that an instruction can take from registers, for their places lie near each other.
+"""Loads that an instruction serves at once, for their places lie near each other: from registers
+that hold all of them, or as a row of few elements.
 
     table[[code[j]]], 16 floats     ->  all of the table
     x[i*16 + [order[j]]], 16 bytes  ->  row i of x
@@ -17,6 +18,7 @@ from tinyhlo.records import dataclass
 from tinyhlo.target import Target
 
 MOST_BITS = 1024  # of two registers
+INTEGERS = (16, 32, 64)  # bits of what is loaded as one number
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -43,3 +45,10 @@ def table_of(
     if least < 0 or most >= memory.size or count * bits > MOST_BITS:
         return None
     return Table(where - differing + low, differing + -low, count)
+
+
+def loaded_at_once(bits: int, count: int) -> bool:
+    """Whether a row of so many elements of so many bits, at a place that is data, is loaded at once
+    (`llvm/rows_of_places.py`): as an integer, one and a half, or a short vector of words."""
+    integer = count > 1 and bits * count in INTEGERS
+    return integer or (bits <= 32 and count == 3) or (bits == 32 and count == 4)

@@ -14,12 +14,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tinyhlo.codegen.bodies import values_in
-from tinyhlo.codegen.expressions import Load, Memory, loaded_at_once
+from tinyhlo.codegen.expressions import Load, Memory
 from tinyhlo.codegen.llvm.interleave import joined
 from tinyhlo.codegen.llvm.transpose import within_groups
 from tinyhlo.codegen.llvm.types import lanes_type, stored_type
 from tinyhlo.codegen.loops import Body, Loop
 from tinyhlo.codegen.scopes import Value
+from tinyhlo.codegen.tables import loaded_at_once
 from tinyhlo.codegen.walks import arguments, computed_in, walk
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.index import Data

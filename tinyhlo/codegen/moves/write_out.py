@@ -38,7 +38,6 @@ from tinyhlo.codegen.expressions import (
     has_registers,
     identity,
     index_free,
-    loaded_at_once,
     undecided,
 )
 from tinyhlo.codegen.loops import (
@@ -55,6 +54,7 @@ from tinyhlo.codegen.loops import (
 from tinyhlo.codegen.moves.column_divisors import Tables, known_elements
 from tinyhlo.codegen.moves.turned import OPERANDS
 from tinyhlo.codegen.moves.vectors import score
+from tinyhlo.codegen.tables import loaded_at_once
 from tinyhlo.codegen.walks import loads_of, walk
 from tinyhlo.ir.index import ZERO, Data, Index, Var, constant, substitute
 from tinyhlo.ir.ops import Op
