@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from tests.codegen.harness import run_kernel
-from tests.codegen.test_contraction import compare, convolution, dot, numbers
+from tests.codegen.test_contraction import compare, convolution, dot, numbers, product
 from tinyhlo.codegen.bodies import below
 from tinyhlo.codegen.choices import Moves
+from tinyhlo.codegen.contraction.cut import at_most
 from tinyhlo.codegen.contraction.lower import lower_contraction
 from tinyhlo.codegen.contraction.tiles import POINTERS, even_rows, tile_slots
 from tinyhlo.codegen.loops import LoopProgram, Store, TileProduct
 from tinyhlo.ir import build
-from tinyhlo.ir.dtypes import F32, I8, I32, DType
+from tinyhlo.ir.dtypes import BF16, F32, F64, I8, I32, DType
 from tinyhlo.ir.graph import Graph, Node
+from tinyhlo.ir.index import constant
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.ops import Op
 from tinyhlo.runtime.processors import named_target
@@ -120,3 +124,63 @@ def test_bytes_get_their_bias_as_they_are_staged(m: int, k: int, n: int) -> None
     arrays = numbers((m, k), I8, 0), numbers((k, n), I8, 1)
     (got,), (want,) = run_kernel(graph, *arrays), run_graph(graph, arrays)
     np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("dtype", [F32, F64])
+def test_vectors_that_overlap_hold_the_last_columns(channels: int, dtype: DType) -> None:
+    """Gradients of weights: 9 to 45 columns, of which the last vector begins at a place known."""
+    x, dy = build.param(0, (8, channels, 8, 15), dtype), build.param(1, (8, 32, 8, 15), dtype)
+    padded = build.pad(x, build.scalar(0.0, dtype), (0, 0, 1, 1), (0, 0, 1, 1))
+    windows = build.window(padded, (1, 1, 8, 15), (1, 1, 1, 1), (1, 1, 1, 1))
+    places = build.reshape(windows, (8, channels, 3, 3, 8, 15))
+    shape = (32, channels, 3, 3, 8, 8, 15)
+    terms = product(dy, (4, 0, 5, 6), places, (4, 1, 2, 3, 5, 6), shape)
+    compare(Graph((x.type, dy.type), (build.reduce(Op.ADD, terms, (4, 5, 6)),)), tolerance=2e-5)
+
+
+def test_a_place_beyond_the_last_is_the_last() -> None:
+    assert at_most(constant(16), 14) == constant(14)
+    assert at_most(constant(3), 14) == constant(3)
+
+
+def by_channels(image: tuple[int, ...], weights: tuple[int, ...], stride: int) -> Graph:
+    """NCHW by OIHW."""
+    x, w = build.param(0, image, F32), build.param(1, weights, F32)
+    nhwc, hwio = build.permute(x, (0, 2, 3, 1)), build.permute(w, (2, 3, 1, 0))
+    total = convolution(nhwc, hwio, weights[-1] // 2, stride)
+    return Graph((x.type, w.type), (build.permute(total, (0, 3, 1, 2)),))
+
+
+@pytest.mark.parametrize(
+    ("image", "weights", "stride", "rows"),
+    [
+        ((4, 16, 28, 28), (32, 16, 5, 5), 2, "14x32"),
+        ((2, 16, 14, 14), (20, 16, 3, 3), 1, "7x24"),
+        ((2, 16, 8, 8), (16, 16, 3, 3), 1, ""),
+    ],
+)
+def test_short_rows_of_images_by_channels_are_rows_of_tiles(
+    image: tuple[int, ...], weights: tuple[int, ...], stride: int, rows: str
+) -> None:
+    """As columns each place would be packed for itself; channels are, though they lie across."""
+    graph = by_channels(image, weights, stride)
+    compare(graph, tolerance=2e-5)
+    loops = lowered(graph)
+    assert "left staged" in loops.moves and loops.moves[-1].startswith(f"tile {rows}")
+
+
+def test_few_windows_of_many_channels_stay_columns() -> None:
+    """All weights would be packed for them."""
+    graph = by_channels((1, 16, 7, 7), (128, 16, 3, 3), 2)
+    compare(graph, tolerance=2e-5)
+    assert "left in place" in lowered(graph).moves
+
+
+def test_operands_that_were_rounded_are_staged_rounded() -> None:
+    x, w = matrices(40, 64, 48)
+    rounded = [build.cast(build.cast(each, BF16), F32) for each in (x, w)]
+    graph = Graph((x.type, w.type), (dot(*rounded),))
+    plain = replace(AVX512, dots=())
+    assert "left staged" in lowered(graph, plain).moves
+    compare(graph)

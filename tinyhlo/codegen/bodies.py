@@ -21,6 +21,7 @@ from tinyhlo.codegen.expressions import (
     Load,
     Memory,
     Name,
+    has_registers,
     index_free,
     substitute_expression,
 )
@@ -258,9 +259,10 @@ def stores_in(body: Iterable[Statement]) -> bool:
 def is_cheap_row(loop: Loop) -> bool:
     """Whether a loop does nothing but store neighbours: as they were loaded, one constant, or what
     a few instructions make of neighbours and of what is the same for all of them. What is the same
-    decides any choice between rows that is made for nothing. Of halves, which are converted before
-    and after, there are no more than elements. Nothing is made of what is stored: those lanes must
-    not run again."""
+    decides any choice between rows that is made for nothing, and is no register of a reduce before
+    the row: lanes of that are lanes of the row, too. Of halves, which are converted before and
+    after, there are no more than elements. Nothing is made of what is stored: those lanes must not
+    run again."""
     count, extent = 0, loop.var.extent
     written = {s.memory for s in loop.body if isinstance(s, Store)}
 
@@ -283,7 +285,8 @@ def is_cheap_row(loop: Loop) -> bool:
                 return isinstance(value, Literal)
 
     stores = [s for s in loop.body if isinstance(s, Store) and s.index.coefficient(loop.var) == 1]
-    return 0 < len(stores) == len(loop.body) and all(is_row(s.value) for s in stores)
+    own = not any(has_registers(s.value.free) for s in stores)
+    return own and 0 < len(stores) == len(loop.body) and all(is_row(s.value) for s in stores)
 
 
 def must_run_once(loop: Loop) -> bool:

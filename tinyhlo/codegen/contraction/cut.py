@@ -18,7 +18,7 @@ from math import prod
 
 from tinyhlo.codegen.expressions import Apply, IndexValue, literal
 from tinyhlo.ir.dtypes import I64
-from tinyhlo.ir.index import ZERO, Data, Index, index, unravel
+from tinyhlo.ir.index import ZERO, Data, Index, constant, index, unravel
 from tinyhlo.ir.ops import Op
 from tinyhlo.numbers import ceil_div, round_up
 from tinyhlo.records import dataclass
@@ -128,6 +128,8 @@ def at_most(position: Index, highest: int) -> Index:
     low, high = position.bounds
     if high <= highest:
         return position
+    if low >= highest:
+        return constant(highest)
     smaller = Apply(Op.MIN, (IndexValue(position, I64), literal(highest, I64)), I64)
     return index(Data(smaller, (low, highest)))
 

@@ -32,10 +32,11 @@ def whole_groups(
     """The layout and the left operand's source, both as they are where nothing is filled up: where
     so many columns are multiplied by the zeros that packing takes less. Matrices have rows that are
     packed whole, and end in zeros of their own."""
-    c = layout.contraction
-    axis, extents = c.k[-1], [c.left.shape[k] for k in c.k]
     if form.group == 1 or form.of_matrices or left is None:
         return layout, left
+    layout = with_channels_last(layout, form, left)
+    c = layout.contraction
+    axis, extents = c.k[-1], [c.left.shape[k] for k in c.k]
     number, parts, _ = split_depth(extents)
     extent = extents[-1]
     step = extent // parts if number == len(extents) - 1 else extent
@@ -50,6 +51,27 @@ def whole_groups(
         return layout, left
     both = (filled(operand, axis, more) for operand in (c.left, c.right))
     return replace(layout, contraction=replace(c, left=next(both), right=next(both))), longer
+
+
+def with_channels_last(layout: Layout, form: Form, left: Source) -> Layout:
+    """Where groups do not divide the columns of a window, but the channels of an image that lies by
+    channels, those are the innermost axis of the depth: the box that is staged is turned."""
+    c = layout.contraction
+    if c.left.shape[c.k[-1]] % form.group == 0:
+        return layout
+    whole = [k for k in c.k if c.left.shape[k] % form.group == 0 and walks_alone(left, k)]
+    if not whole:
+        return layout
+    order = (*(k for k in c.k if k != whole[-1]), whole[-1])
+    return replace(layout, contraction=replace(c, k=order))
+
+
+def walks_alone(source: Source, axis: int) -> bool:
+    """Whether an axis of the product walks along one of the source's, on which no other does."""
+    along = source.axis_along(axis)
+    if along is None:
+        return False
+    return all(k == axis for k, step in source.index[along].coefficients.items() if step)
 
 
 def filled(node: Node, axis: int, more: int) -> Node:
@@ -68,7 +90,7 @@ def filled_source(source: Source, axis: int, extent: int, more: int, exact: bool
         return None
     place, node = source.index[along], source.node
     step = place.coefficient(axis)
-    alone = all(k == axis for k, other in place.coefficients.items() if other)
+    alone = walks_alone(source, axis)
     if not (alone or exact):
         return None
     if alone:  # nothing of what follows a slice

@@ -12,17 +12,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from tinyhlo.codegen.contraction.form import find_form
 from tinyhlo.codegen.expressions import literal
 from tinyhlo.codegen.lowering.fused import Lowering, LoweringAround
 from tinyhlo.codegen.walks import loads_of
 from tinyhlo.ir import build
 from tinyhlo.ir.contraction import Contraction, find_contraction
+from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import Graph, MultiReduce, Node, Permute, Reduce, Shape
 from tinyhlo.ir.index import ZERO, Index, axis_variables, index, point_of
 from tinyhlo.ir.transform import find_transform
 from tinyhlo.numbers import round_up
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.program import Kernel
+from tinyhlo.target import Target
 
 NARROW, WIDE = 4, 16  # elements
 FEW_OF_WINDOWS = range(3, 6)  # columns; of fewer the general lowering takes the sums together
@@ -39,6 +42,13 @@ class Layout:
     places: tuple[int | None, ...]
     by_row: bool
     kept: tuple[int, ...]  # axes of the product that are those of the sum, in order
+
+    @property
+    def is_across(self) -> bool:
+        """Whether rows lie side by side in the result, not columns."""
+        place, c = dict(zip(self.kept, self.places, strict=True)), self.contraction
+        row, column = (place[axes[-1]] if axes else None for axes in (c.m, c.n))
+        return row is not None and column is not None and row > column
 
     def in_result(self, at: Sequence[Index] | Mapping[int, Index], result: Node) -> list[Index]:
         """Where in the result the sum at a point of the product lies."""
@@ -79,8 +89,9 @@ def permuted_shape(graph: Graph, node: Node) -> Shape:
     return shape
 
 
-def only_product(kernel: Kernel) -> tuple[Reduce, Layout] | None:
-    """The sum of products that is the only reduce of a kernel with one result, in matrices."""
+def only_product(kernel: Kernel, target: Target | None = None) -> tuple[Reduce, Layout] | None:
+    """The sum of products that is the only reduce of a kernel with one result, in matrices; with a
+    target as suits the tiles of its vectors."""
     reduces = [n for n in kernel.graph.nodes() if isinstance(n, (Reduce, MultiReduce))]
     if len(reduces) != 1 or len(kernel.graph.results) != 1:
         return None
@@ -88,11 +99,13 @@ def only_product(kernel: Kernel) -> tuple[Reduce, Layout] | None:
     contraction = find_contraction(node)
     if contraction is None or not isinstance(node, Reduce):
         return None
-    layout = find_layout(kernel, node, contraction)
+    layout = find_layout(kernel, node, contraction, target)
     return (node, layout) if layout is not None and layout.contraction.n else None
 
 
-def find_layout(kernel: Kernel, node: Reduce, c: Contraction) -> Layout | None:
+def find_layout(
+    kernel: Kernel, node: Reduce, c: Contraction, target: Target | None = None
+) -> Layout | None:
     """None when the result is no permutation of the sum."""
     lowering = LoweringAround(kernel, node, lambda _: literal(0, node.dtype))
     result = kernel.graph.results[0]
@@ -117,7 +130,8 @@ def find_layout(kernel: Kernel, node: Reduce, c: Contraction) -> Layout | None:
         c = c.turned
     strides = operand_strides(lowering, c.left)
     narrow = c.m and c.n and strides[c.m[-1]] == 1 and is_narrow(c, rank)
-    if narrow or (c.m and c.n and is_window_of_few(c)):
+    few = c.m and c.n and is_window_of_few(c)
+    if narrow or few or (target and is_image_by_channels(c, node.dtype, target)):
         c = c.turned
         strides = operand_strides(lowering, c.left)
     k = tuple(sorted(c.k, key=lambda axis: -strides[axis]))
@@ -131,6 +145,20 @@ def is_window_of_few(c: Contraction) -> bool:
     row = c.left.shape[c.m[-1]]
     fills = row >= WIDE and fills_vectors(row, WIDE)
     return len(c.k) > 1 and c.extent(c.n) in FEW_OF_WINDOWS and fills
+
+
+def is_image_by_channels(c: Contraction, dtype: DType, target: Target) -> bool:
+    """Whether columns are windows of an image whose rows fill no vector, or which are multiplied in
+    groups along the depth that some axis of it consists of: they would be packed place by place.
+    Rows of a tile are read wherever they lie; channels are columns as well, though they lie across
+    the result. Not where there are fewer windows than channels, which are packed then."""
+    if len(c.k) < 2 or len(c.n) < 2 or not WIDE <= c.extent(c.m) <= c.extent(c.n):
+        return False
+    form = find_form(c.turned, dtype, target, few=False)
+    group = 1 if form is None or form.of_matrices else form.group
+    whole = any(c.right.shape[axis] % group == 0 for axis in c.k)
+    short = c.right.shape[c.n[-1]] < WIDE
+    return whole if group > 1 else short
 
 
 def fills_vectors(extent: int, lanes: int) -> bool:

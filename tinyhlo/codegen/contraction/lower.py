@@ -93,7 +93,7 @@ MOST_UNROLLED = 8
 def lower_contraction(kernel: Kernel, target: Target, moves: Moves) -> LoopProgram | None:
     """The LoopProgram of a contraction kernel, its moves chosen; None for any other kernel and for
     contractions that the general lowering does as well."""
-    found = None if kernel.in_place else only_product(kernel)
+    found = None if kernel.in_place else only_product(kernel, target)
     if found is None:
         return None
     node, layout = found
@@ -397,7 +397,8 @@ class Builder:
         dear = cost(value) > MOST_UNROLLED
         along = linear(where, result.shape).coefficient(lane) == 1
         least = 2 * SHORTEST if dear else SHORTEST
-        if lane.extent < plan.lanes and not (along and lane.extent >= least):
+        across = not along and linear(where, result.shape).coefficient(r) == 1
+        if across or (lane.extent < plan.lanes and not (along and lane.extent >= least)):
             return nested([v, lane], (vector_loop(r, body, plan.lanes),))
         body = (vector_loop(lane, body, plan.lanes),)
         if dear or len(plan.m.inside) > 1:  # each row has its own divisions

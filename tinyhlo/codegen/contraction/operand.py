@@ -26,7 +26,7 @@ from tinyhlo.codegen.lowering.fused import Lowering
 from tinyhlo.codegen.moves.work import cost
 from tinyhlo.codegen.walks import computed_in, loads_of, walk
 from tinyhlo.ir.contraction import is_exact_cast
-from tinyhlo.ir.dtypes import I8, DType
+from tinyhlo.ir.dtypes import I8, DType, is_lossless
 from tinyhlo.ir.graph import Node, Param, Reshape
 from tinyhlo.ir.index import (
     ZERO,
@@ -301,7 +301,9 @@ def cast(value: Expression, dtype: DType) -> Expression:
     match value:
         case _ if value.dtype is dtype:
             return value
-        case Apply(op=Op.CAST, arguments=(narrow,)) if narrow.dtype is dtype:
+        case Apply(op=Op.CAST, arguments=(narrow,)) if narrow.dtype is dtype and is_lossless(
+            dtype, value.dtype
+        ):
             return narrow
         case Guard(conditions=conditions, value=inside, otherwise=otherwise):
             return Guard(conditions, cast(inside, dtype), cast(otherwise, dtype))

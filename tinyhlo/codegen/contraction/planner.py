@@ -25,6 +25,7 @@ from tinyhlo.codegen.contraction.tiles import (
     CHUNKS_A_THREAD,
     MIN_SUMS,
     POINTERS,
+    aligned_rows,
     even_rows,
     matrix_tiles,
     stays_near,
@@ -171,7 +172,9 @@ class Planner:
             (r, min(v, most)) for r, v in tiles(m, self.target, self.form.bias, self.of_halves)
         ]
         run = self.costs.run_of_rows(self.left, [self.shape[axis] for axis in self.c.m])
-        if run < m:
+        if run < m and self.layout.is_across:  # results are written along parts of a run
+            found = [(aligned_rows(r, m, run), v) for r, v in found]
+        elif run < m:
             found += [(even_rows(r, m, run), v) for r, v in found if r > POINTERS]
         if self.left is Use.IN_PLACE and self.reading.rows_share_sets():
             found = [(r, v) for r, v in found if r <= MOST_SHARING] or found

@@ -57,6 +57,12 @@ def even_rows(most: int, positions: int, run: int) -> int:
     return min(fitting, key=lambda rows: rows // gcd(rows, run), default=most)
 
 
+def aligned_rows(most: int, positions: int, run: int) -> int:
+    """So many rows, or fewer, as are parts of a run, or whole ones."""
+    fitting = (rows for rows in range(most, 1, -1) if positions % rows == 0)
+    return next((rows for rows in fitting if run % rows == 0 or rows % run == 0), most)
+
+
 def matrix_tiles(m: int, vectors: int) -> Iterator[tuple[int, int]]:
     """(rows, vectors) of tiles that are made of matrices, for no more than so many of either. Their
     registers are eight: for sums, for a row of matrices on the right and for one or two on the
