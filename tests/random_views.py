@@ -184,6 +184,17 @@ def convolution(q: Chance, values: Values) -> Any:
     )
 
 
+def weights(q: Chance, values: Values) -> Any:
+    """A gradient of weights: windows as large as the image, of which few places differ."""
+    given, made, images = q.of(1, 2, 3, 4, 5), q.of(8, 24, 32), q.of(1, 8)
+    extents, sides = (q.of(6, 8, 12), q.of(7, 15, 16, 20)), q.of(0, 1, 1, 2)
+    x, y = (small(number(q, values)).astype(jnp.float32) for _ in range(2))
+    image, changed = fitted(q, x, (given, images, *extents)), fitted(q, y, (made, images, *extents))
+    found = lax.conv_general_dilated(image, changed, (1, 1), [(sides, sides)] * 2)
+    turned = found.transpose(1, 0, 2, 3)
+    return q.of(found, turned, turned, found.transpose(2, 3, 0, 1))
+
+
 def reduced(q: Chance, values: Values) -> Any:
     x = viewed(q, small(number(q, values)))
     axes = tuple(k for k in range(x.ndim) if q.below(2))
@@ -293,8 +304,9 @@ def looped(q: Chance, values: Values) -> Any:
 
 
 STEPS: tuple[Step, ...] = (
-    *(product, product, contraction, contraction, convolution, convolution, reduced, composed),
-    *(centred, windows, scanned, ordered, mixed, mixed, cast, scattered, moved, looped, looped),
+    *(product, product, contraction, contraction, convolution, convolution, weights, reduced),
+    *(composed, centred, windows, scanned, ordered, mixed, mixed, cast, scattered, moved),
+    *(looped, looped),
 )
 
 
