@@ -42,13 +42,7 @@ class Layout:
     places: tuple[int | None, ...]
     by_row: bool
     kept: tuple[int, ...]  # axes of the product that are those of the sum, in order
-
-    @property
-    def is_across(self) -> bool:
-        """Whether rows lie side by side in the result, not columns."""
-        place, c = dict(zip(self.kept, self.places, strict=True)), self.contraction
-        row, column = (place[axes[-1]] if axes else None for axes in (c.m, c.n))
-        return row is not None and column is not None and row > column
+    by_channels: bool = False  # an image whose places are rows, and channels columns
 
     def in_result(self, at: Sequence[Index] | Mapping[int, Index], result: Node) -> list[Index]:
         """Where in the result the sum at a point of the product lies."""
@@ -131,12 +125,13 @@ def find_layout(
     strides = operand_strides(lowering, c.left)
     narrow = c.m and c.n and strides[c.m[-1]] == 1 and is_narrow(c, rank)
     few = c.m and c.n and is_window_of_few(c)
-    if narrow or few or (target and is_image_by_channels(c, node.dtype, target)):
+    by_channels = target is not None and is_image_by_channels(c, node.dtype, target)
+    if narrow or few or by_channels:
         c = c.turned
         strides = operand_strides(lowering, c.left)
     k = tuple(sorted(c.k, key=lambda axis: -strides[axis]))
     by_row = not c.m or strides[c.m[-1]] != 1 or strides[k[-1]] == 1
-    return Layout(replace(c, k=k), tuple(places), by_row, node.kept)
+    return Layout(replace(c, k=k), tuple(places), by_row, node.kept, by_channels)
 
 
 def is_window_of_few(c: Contraction) -> bool:

@@ -397,7 +397,7 @@ class Builder:
         dear = cost(value) > MOST_UNROLLED
         along = linear(where, result.shape).coefficient(lane) == 1
         least = 2 * SHORTEST if dear else SHORTEST
-        across = not along and linear(where, result.shape).coefficient(r) == 1
+        across = self.layout.by_channels and linear(where, result.shape).coefficient(r) == 1
         if across or (lane.extent < plan.lanes and not (along and lane.extent >= least)):
             return nested([v, lane], (vector_loop(r, body, plan.lanes),))
         body = (vector_loop(lane, body, plan.lanes),)

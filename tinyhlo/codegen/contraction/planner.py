@@ -172,7 +172,7 @@ class Planner:
             (r, min(v, most)) for r, v in tiles(m, self.target, self.form.bias, self.of_halves)
         ]
         run = self.costs.run_of_rows(self.left, [self.shape[axis] for axis in self.c.m])
-        if run < m and self.layout.is_across:  # results are written along parts of a run
+        if run < m and self.layout.by_channels:  # results are written along parts of a run
             found = [(aligned_rows(r, m, run), v) for r, v in found]
         elif run < m:
             found += [(even_rows(r, m, run), v) for r, v in found if r > POINTERS]
