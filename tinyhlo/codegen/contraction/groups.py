@@ -1,13 +1,13 @@
-"""Depths that are filled up to whole groups.
+"""Depths that consist of whole groups.
 
 In: a Layout, a Form that multiplies neighbours along the depth in groups, the left operand's
-source. Out: the same with zeros at the end of the innermost axis of the depth, where no member of
-a group of them would be a neighbour of the next in memory:
+source. Out: the same with another innermost axis of the depth, or with zeros at its end:
 
-    3x3 windows of 15 channels bf16  ->  of 16: the box of the image that is staged has one more
+    3x3 windows of 16 channels, NCHW  ->  channels innermost: the box that is staged is NHWC
+    3x3 windows of 15 channels bf16   ->  of 16: the box of the image that is staged has one more
 
-Otherwise a group would hold the last channel of a window's column and the first of the next one,
-and every element of the left operand would be copied from a place that has to be divided out.
+Otherwise a group would hold the last element of a window's row and the first of the next one, and
+every element of the left operand would be copied from a place that has to be divided out.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ PACKED_SLOTS = 4  # of issue, for each element that is packed from a place that 
 def whole_groups(
     layout: Layout, form: Form, target: Target, left: Source | None
 ) -> tuple[Layout, Source | None]:
-    """The layout and the left operand's source, both as they are where nothing is filled up: where
-    so many columns are multiplied by the zeros that packing takes less. Matrices have rows that are
-    packed whole, and end in zeros of their own."""
+    """The layout and the left operand's source. Nothing is filled up where so many columns are
+    multiplied by the zeros that packing takes less. Matrices have rows that are packed whole, and
+    end in zeros of their own."""
     if form.group == 1 or form.of_matrices or left is None:
         return layout, left
     layout = with_channels_last(layout, form, left)

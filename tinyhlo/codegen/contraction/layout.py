@@ -42,7 +42,7 @@ class Layout:
     places: tuple[int | None, ...]
     by_row: bool
     kept: tuple[int, ...]  # axes of the product that are those of the sum, in order
-    by_channels: bool = False  # an image whose places are rows, and channels columns
+    by_channels: bool = False  # windows of an image (NCHW) are rows, output channels columns
 
     def in_result(self, at: Sequence[Index] | Mapping[int, Index], result: Node) -> list[Index]:
         """Where in the result the sum at a point of the product lies."""

@@ -375,7 +375,7 @@ class Builder:
 
     def store(self, row: Index, panel: Var, first: Index) -> Body:
         """Results of one tile, by vectors along the columns, or along the rows where columns are
-        few and lie across memory or are dear."""
+        few and lie across memory or are dear, and where rows are places of an image by channels."""
         plan = self.plan
         r, v = Var("r", plan.rows), Var("v", plan.vectors)
         lane = Var("lane", min(plan.lanes, plan.n.inside[-1]))
