@@ -170,11 +170,32 @@ def test_short_rows_of_images_by_channels_are_rows_of_tiles(
     assert "left staged" in loops.moves and loops.moves[-1].startswith(f"tile {rows}")
 
 
+def test_so_are_those_that_are_multiplied_in_groups() -> None:
+    """Whatever their length; channels are the innermost axis of the depth, of which groups are."""
+    x, w = build.param(0, (2, 16, 20, 20), BF16), build.param(1, (24, 16, 3, 3), BF16)
+    nhwc, hwio = build.permute(x, (0, 2, 3, 1)), build.permute(w, (2, 3, 1, 0))
+    total = convolution(build.cast(nhwc, F32), build.cast(hwio, F32), 1, 1)
+    graph = Graph((x.type, w.type), (build.permute(total, (0, 3, 1, 2)),))
+    compare(graph, tolerance=1e-4)
+    moves = lowered(graph, replace(AVX512, dots=("bf16 bf16",))).moves
+    assert {"left staged", "2 bf16 at once"} <= {*moves}
+
+
 def test_few_windows_of_many_channels_stay_columns() -> None:
     """All weights would be packed for them."""
     graph = by_channels((1, 16, 7, 7), (128, 16, 3, 3), 2)
     compare(graph, tolerance=2e-5)
     assert "left in place" in lowered(graph).moves
+
+
+def test_places_of_what_is_no_image_stay_columns() -> None:
+    """Products over two axes, by short rows of another two."""
+    x, y = build.param(0, (20, 6, 8), F32), build.param(1, (6, 8, 30, 9), F32)
+    shape = (20, 30, 9, 6, 8)
+    terms = product(x, (0, 3, 4), y, (3, 4, 1, 2), shape)
+    graph = Graph((x.type, y.type), (build.reduce(Op.ADD, terms, (3, 4)),))
+    compare(graph)
+    assert tile_of(lowered(graph)).left == lowered(graph).reads[0]
 
 
 def test_operands_that_were_rounded_are_staged_rounded() -> None:

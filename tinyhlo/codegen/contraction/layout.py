@@ -17,9 +17,9 @@ from tinyhlo.codegen.expressions import literal
 from tinyhlo.codegen.lowering.fused import Lowering, LoweringAround
 from tinyhlo.codegen.walks import loads_of
 from tinyhlo.ir import build
-from tinyhlo.ir.contraction import Contraction, find_contraction
+from tinyhlo.ir.contraction import Contraction, find_contraction, is_exact_cast
 from tinyhlo.ir.dtypes import DType
-from tinyhlo.ir.graph import Graph, MultiReduce, Node, Permute, Reduce, Shape
+from tinyhlo.ir.graph import VIEWS, Graph, MultiReduce, Node, Permute, Reduce, Shape, Window
 from tinyhlo.ir.index import ZERO, Index, axis_variables, index, point_of
 from tinyhlo.ir.transform import find_transform
 from tinyhlo.numbers import round_up
@@ -147,13 +147,22 @@ def is_image_by_channels(c: Contraction, dtype: DType, target: Target) -> bool:
     groups along the depth that some axis of it consists of: they would be packed place by place.
     Rows of a tile are read wherever they lie; channels are columns as well, though they lie across
     the result. Not where there are fewer windows than channels, which are packed then."""
-    if len(c.k) < 2 or len(c.n) < 2 or not WIDE <= c.extent(c.m) <= c.extent(c.n):
+    if not has_windows(c.right) or not c.n or not WIDE <= c.extent(c.m) <= c.extent(c.n):
         return False
     form = find_form(c.turned, dtype, target, few=False)
     group = 1 if form is None or form.of_matrices else form.group
     whole = any(c.right.shape[axis] % group == 0 for axis in c.k)
     short = c.right.shape[c.n[-1]] < WIDE
     return whole if group > 1 else short
+
+
+def has_windows(operand: Node) -> bool:
+    """Whether an operand shows windows, through views and exact casts of them."""
+    while isinstance(operand, VIEWS) or is_exact_cast(operand):
+        if isinstance(operand, Window):
+            return True
+        operand = operand.inputs[0]
+    return False
 
 
 def fills_vectors(extent: int, lanes: int) -> bool:
