@@ -196,6 +196,9 @@ bench-models: .venv/.installed  ## time models of real size against XLA:CPU, wri
 	@.venv/bin/python -m benchmarks.models $(NAMES)
 
 # NAMES="gpt2 tables" runs these and writes no page. Needs 6 GB of memory.
+bench-unrolled: .venv/.installed  ## time programs whose loops are written in Python, write docs/benchmarks.md
+	@.venv/bin/python -m benchmarks.unrolled $(NAMES)
+
 bench-large: .venv/.installed  ## time training steps at their true size against XLA:CPU, write docs/benchmarks.md
 	@.venv/bin/python -m benchmarks.large $(NAMES)
 
@@ -224,5 +227,5 @@ clean:  ## remove what the targets made
 
 .PHONY: help venv demo test test-313 test-narrow test-device test-cuda test-hip test-metal test-qcom test-emulated \
 	test-webgpu emulators lint bench conformance jax-suite jax-suite-newest artifacts \
-	fuzz harnesses programs ecosystem bench-workloads bench-sweep bench-random bench-cores bench-pairs bench-passes bench-models bench-large accuracy docs \
+	fuzz harnesses programs ecosystem bench-workloads bench-sweep bench-random bench-cores bench-pairs bench-passes bench-models bench-unrolled bench-large accuracy docs \
 	counts random-programs random-jax random-views clean

@@ -50,6 +50,7 @@ def page_of(target: Target) -> Path:
 PAGE = page_of(host_target(1))
 ARGUMENTS = ["--rounds", "2", "--budget", "0.1"]
 FRESH = ["--fresh"]  # a process for each workload
+OTHERS = ("corpus", "models", "unrolled", "large", "memory", "sweep")  # each writes a section
 
 INTRODUCTION = """# Benchmarks{where}
 
@@ -105,7 +106,7 @@ def main() -> int:
     if device == "NV":
         only = ["tiny", "--only", ",".join(TF32)]
         sections.append(tf32(results, timed(script, only, environment | {"TINYHLO_TF32": "1"})))
-    for name in ("corpus", "models", "large", "memory", "sweep") if device == "CPU" else ():
+    for name in OTHERS if device == "CPU" else ():
         command = [sys.executable, "-m", f"benchmarks.{name}", "--markdown"]
         found = subprocess.run(
             command, check=True, cwd=CHECKOUT, env=environment, stdout=subprocess.PIPE, text=True

@@ -9,15 +9,16 @@ import pytest
 
 from benchmarks.large import gpt2, graph, tables
 from benchmarks.layers import MODELS, Build
-from benchmarks.models import section
+from benchmarks.models import INTRODUCTION, section
 from benchmarks.record import replaced
 from benchmarks.runner import Measured
+from benchmarks.unrolled import PROGRAMS
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_model_traces(name: str) -> None:
-    function, arguments = MODELS[name](np.random.default_rng(0))
-    assert jax.tree.leaves(jax.eval_shape(function, *arguments))
+@pytest.mark.parametrize("build", [*MODELS.values(), *PROGRAMS.values()])
+def test_model_traces(build: Build) -> None:
+    function, arguments = build(np.random.default_rng(0))
+    assert build.__doc__ and jax.tree.leaves(jax.eval_shape(function, *arguments))
 
 
 @pytest.mark.parametrize("build", [partial(gpt2, 1, jnp.bfloat16), tables, graph])
@@ -30,7 +31,7 @@ def test_large_model_traces(build: Build) -> None:
 
 def test_section_replaces_itself() -> None:
     rows = {"ray_march": {"tiny": Measured(1e-3, 2.0, "", 1e-6), "cpu": Measured(2e-3, 1.0)}}
-    text = section(rows)
+    text = section(rows, INTRODUCTION, {"ray_march": "rays"})
     assert text.endswith("| 1.0 | 2.0 | 2.00 | 2.00 | 1.00 | 1e-06 |\n")
     page = replaced("# Benchmarks\n\n## Memory\n\nlittle\n", text)
     assert page.index("## Memory") < page.index("## Models of real size")
