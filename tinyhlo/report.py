@@ -25,6 +25,7 @@ class KernelReport:
     flops: int
     bytes_read: int
     bytes_written: int
+    transcendentals: int = 0  # of the operations
     loops: object = field(default="", repr=False)
 
     @property

@@ -44,6 +44,18 @@ def test_cost() -> None:
     assert cost["bytes accessed"] == 64
 
 
+def test_cost_counts_transcendentals_apart() -> None:
+    """As XLA does: of 2*exp(x) + sqrt(x), four operations an element, two are."""
+    costs = [
+        jax.jit(lambda x: 2 * jnp.exp(x) + jnp.sqrt(x), backend=platform)
+        .lower(np.ones(100, "f4"))
+        .compile()
+        .cost_analysis()
+        for platform in ("tiny", "cpu")
+    ]
+    assert [(cost["flops"], cost["transcendentals"]) for cost in costs] == [(200, 200)] * 2
+
+
 def test_cost_of_what_is_only_lowered() -> None:
     costs = [
         jax.jit(lambda x: jnp.tanh(x @ x), backend=platform).lower(np.ones((8, 8))).cost_analysis()

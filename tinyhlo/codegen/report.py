@@ -30,6 +30,7 @@ from tinyhlo.schedule.program import Block, Copy, Kernel, Launch, Program, State
 from tinyhlo.target import Target
 
 FREE = frozenset({Op.CAST, Op.BITCAST, Op.WHERE})
+APART = TRANSCENDENTAL | {Op.SQRT}
 BYTES_PER_SECOND = 10e9  # of one core, to and from memory
 L3_BYTES_PER_SECOND = 80e9  # what all cores share, which vectors run through once
 L1_BYTES_PER_SECOND, L2_BYTES_PER_SECOND = 120e9, 40e9  # of what small loops run over
@@ -55,6 +56,12 @@ def flops_of(node: Node) -> int:
     return 0
 
 
+def transcendentals_of(node: Node) -> int:
+    """Of `flops_of`, those that are no arithmetic: `exp`, and what else XLA counts apart."""
+    counted = isinstance(node, Elementwise) and node.op in APART
+    return node.type.size if counted else 0
+
+
 def report(kernel: Kernel, loops: object) -> KernelReport:
     """`loops`: what its source is written from, if it has one."""
     return KernelReport(
@@ -63,6 +70,7 @@ def report(kernel: Kernel, loops: object) -> KernelReport:
         flops=sum(flops_of(node) for node in kernel.graph.nodes()),
         bytes_read=bytes_read(kernel),
         bytes_written=bytes_written(kernel),
+        transcendentals=sum(map(transcendentals_of, kernel.graph.nodes())),
         loops=loops,
     )
 

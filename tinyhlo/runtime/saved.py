@@ -64,7 +64,7 @@ LINK = "link"  # the first part of the names that lead to entries
 
 PLAIN = ("name", "arena_bytes", "scratch_bytes", "code_bytes", "estimated_seconds", "effects")
 NUMBERS = ("donors", "orders", "memories", "shardings", "devices", "partitions")
-KERNEL = ("name", "location", "flops", "bytes_read", "bytes_written")
+KERNEL = ("name", "location", "flops", "bytes_read", "bytes_written", "transcendentals")
 
 
 OFFERED: ContextVar[bytes] = ContextVar("OFFERED", default=b"")

@@ -181,6 +181,7 @@ Executable* tiny_executable_new(const Client* client, const ExecutableSpec* spec
   executable->cost[0] = cost_property("flops", spec->flops / devices);
   executable->cost[1] = cost_property("bytes accessed", spec->bytes_accessed / devices);
   executable->cost[2] = cost_property("optimal_seconds", spec->estimated_seconds);
+  executable->cost[3] = cost_property("transcendentals", spec->transcendentals / devices);
   describe_slots(executable, spec);
   return executable;
 }

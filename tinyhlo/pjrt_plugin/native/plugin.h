@@ -229,6 +229,7 @@ typedef struct {
   int64_t code_bytes;
   double estimated_seconds;
   double flops;
+  double transcendentals; /* beside `flops` */
   double bytes_accessed;
   const char* name;
   const char* fingerprint;
@@ -247,7 +248,7 @@ typedef struct {
   int64_t waits;       /* whether it waits for other processes: it runs on the stream */
 } ExecutableSpec;
 
-enum { COST_PROPERTIES = 3 };
+enum { COST_PROPERTIES = 4 };
 
 typedef struct {
   int64_t output, input;

@@ -165,4 +165,5 @@ def joined(whole: KernelReport, parts: Sequence[tuple[KernelReport, float]]) -> 
         flops=int(sum(each.flops * n for each, n in parts)),
         bytes_read=int(sum(each.bytes_read * n for each, n in parts)),
         bytes_written=int(sum(each.bytes_written * n for each, n in parts)),
+        transcendentals=int(sum(each.transcendentals * n for each, n in parts)),
     )
