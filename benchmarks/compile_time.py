@@ -31,6 +31,7 @@ from benchmarks.sweep import array
 from tinyhlo.codegen.render import kernels_of, render_program
 from tinyhlo.compiler import compile_module, stages, target_of
 from tinyhlo.config import Config
+from tinyhlo.recursion import deep_recursion
 from tinyhlo.runtime.compile import bind_libraries
 from tinyhlo.runtime.jit import compiler, link
 
@@ -38,6 +39,7 @@ Row = dict[str, float]  # column -> milliseconds, or a count
 COLUMNS = ("import", "simplify", "schedule", "render", "passes", "select", "link", "wall", "warm")
 
 
+@deep_recursion()
 def staged(source: bytes) -> Row:
     """CPU milliseconds of every stage of one compilation; `lines` of LLVM IR."""
     config = Config(cache=0)

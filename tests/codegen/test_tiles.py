@@ -14,7 +14,7 @@ from tinyhlo.codegen.choices import Moves
 from tinyhlo.codegen.contraction.cut import at_most
 from tinyhlo.codegen.contraction.lower import lower_contraction
 from tinyhlo.codegen.contraction.tiles import POINTERS, even_rows, tile_slots
-from tinyhlo.codegen.loops import LoopProgram, Store, TileProduct
+from tinyhlo.codegen.loops import Loop, LoopProgram, Store, TileProduct
 from tinyhlo.ir import build
 from tinyhlo.ir.dtypes import BF16, F32, F64, I8, I32, DType
 from tinyhlo.ir.graph import Graph, Node
@@ -61,6 +61,21 @@ def test_sums_that_are_changed_are_stored_after_the_product() -> None:
     graph = Graph((x.type, w.type), (build.elementwise(Op.ABS, dot(x, w)),))
     compare(graph)
     assert tile_of(lowered(graph)).tile.name == "tile"
+
+
+@pytest.mark.parametrize("channels", [3, 4, 5])
+def test_rows_that_lie_side_by_side_are_stored_together(channels: int) -> None:
+    """Few channels of an image are rows of tiles: its places lie across, but whole vectors of both
+    are written."""
+    x, w = build.param(0, (2, 32, 32, 16), F32), build.param(1, (3, 3, 16, channels), F32)
+    graph = Graph((x.type, w.type), (convolution(x, w, 1, 1),))
+    compare(graph)
+    loops = lowered(graph)
+    assert loops.moves[-1].startswith(f"tile {channels}x")
+    bodies = [each.body for each in below(loops.body) if isinstance(each, Loop)]
+    assert channels in (
+        sum(isinstance(s, Store) and s.memory == loops.writes[0] for s in body) for body in bodies
+    )
 
 
 @pytest.mark.parametrize(

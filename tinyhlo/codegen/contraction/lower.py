@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from tinyhlo.codegen.bodies import below, nest_of
+from tinyhlo.codegen.bodies import below, nest_of, substituted
 from tinyhlo.codegen.choices import Moves
 from tinyhlo.codegen.contraction.ahead import memory_ahead, next_step
 from tinyhlo.codegen.contraction.cut import Cut, joined
@@ -72,6 +72,7 @@ from tinyhlo.ir.index import (
     Index,
     Var,
     at_each,
+    constant,
     index,
     linear,
     substitute,
@@ -393,13 +394,17 @@ class Builder:
             total = Apply(Op.ADD, (total, Load(self.tile, source + part * self.sums)), total.dtype)
         total = cast(total, self.node.dtype)
         value = self.lowering.value_after(total, result, where)
-        body: Body = (Store(self.lowering.writes[0], linear(where, result.shape), value),)
+        place = linear(where, result.shape)
+        body: Body = (Store(self.lowering.writes[0], place, value),)
         dear = cost(value) > MOST_UNROLLED
-        along = linear(where, result.shape).coefficient(lane) == 1
+        along, across = place.coefficient(lane) == 1, place.coefficient(r) == 1
         least = 2 * SHORTEST if dear else SHORTEST
-        across = self.layout.by_channels and linear(where, result.shape).coefficient(r) == 1
-        if across or (lane.extent < plan.lanes and not (along and lane.extent >= least)):
+        few = lane.extent < plan.lanes and not (along and lane.extent >= least)
+        if few or (across and self.layout.by_channels):
             return nested([v, lane], (vector_loop(r, body, plan.lanes),))
+        if across and not (along or dear):  # vectors of neighbouring rows are shuffled
+            body = tuple(s for k in range(plan.rows) for s in substituted(body, {r: constant(k)}))
+            return (Loop(v, Axis.UNROLL, (vector_loop(lane, body, plan.lanes),)),)
         body = (vector_loop(lane, body, plan.lanes),)
         if dear or len(plan.m.inside) > 1:  # each row has its own divisions
             return nested([r, v], body)
