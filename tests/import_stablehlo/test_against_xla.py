@@ -93,6 +93,11 @@ CONTRACTIONS = {
         np.full((2, 300), 100, np.int8),
         np.full((300, 2), 100, np.int8),
     ),
+    "floats into integers": (
+        lambda x, y: lax.dot(x, y, preferred_element_type=jnp.int32),
+        floats(3, 40) * 3,
+        floats(40, 5) * 3,
+    ),
     "halves": (jnp.matmul, floats(3, 40, dtype=jnp.bfloat16), floats(40, 5, dtype=jnp.bfloat16)),
     "convolution": (convolution(), floats(2, 3, 6, 7), floats(4, 3, 3, 3)),
     "layout": (convolution(dimension_numbers=NHWC), floats(2, 6, 7, 3), floats(3, 3, 3, 4)),
