@@ -160,6 +160,22 @@ def scattered_rows(q: Chance, x: Any, y: Any, axis: Any) -> Any:
     return getattr(x.at[index], q.of("add", "add", "max", "min"))(rows)
 
 
+def scattered_windows(q: Chance, x: Any, y: Any, axis: Any) -> Any:
+    """Windows at any places, whose axes stand anywhere between those that count them."""
+    counts = [q.of(1, 2, 3, 7) for _ in range(q.below(3))]
+    axes = q.random.permutation(x.ndim + len(counts))[: x.ndim]
+    windows, indexed = tuple(sorted(axes.tolist())), tuple(range(1 + q.below(x.ndim)))
+    shape = list(counts)
+    for place, extent in zip(windows, x.shape, strict=True):
+        shape.insert(place, q.of(1, max(1, extent // 2), extent))
+    starts = q.random.integers(-1, 5, (*counts, len(indexed)))
+    numbers = lax.ScatterDimensionNumbers(windows, (), indexed)
+    store = q.of(lax.scatter, lax.scatter, lax.scatter_add, lax.scatter_max)
+    return store(
+        x, starts, jnp.resize(y, tuple(shape)).astype(x.dtype), numbers, mode=q.of("clip", "drop")
+    )
+
+
 def complex_numbers(q: Chance, x: Any, y: Any, axis: Any) -> Any:
     """Products, gates and sums of complex numbers, as their planes."""
     real = jnp.clip(wide(x), -1e3, 1e3)
@@ -315,7 +331,7 @@ STEPS: tuple[Step, ...] = (
     lambda q, x, y, axis: jnp.moveaxis(x, axis, q.below(x.ndim)),
     lambda q, x, y, axis: jnp.take_along_axis(x, jnp.argsort(exact(x), axis), axis),
     *(pad, dilated, window, convolution, product, sliced, dynamic_update, converted, taken),
-    *(scattered, scattered_rows, complex_numbers, complex_numbers, looped),
+    *(scattered, scattered_rows, scattered_windows, complex_numbers, complex_numbers, looped),
     *(updated_in_a_loop, updated_in_a_loop, handed_on, handed_on),
     *(updated_rows, ranked, ranked, bits, scanned, scanned, best),
 )

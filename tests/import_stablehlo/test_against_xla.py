@@ -93,6 +93,11 @@ CONTRACTIONS = {
         np.full((2, 300), 100, np.int8),
         np.full((300, 2), 100, np.int8),
     ),
+    "floats into integers": (
+        lambda x, y: lax.dot(x, y, preferred_element_type=jnp.int32),
+        floats(3, 40) * 3,
+        floats(40, 5) * 3,
+    ),
     "halves": (jnp.matmul, floats(3, 40, dtype=jnp.bfloat16), floats(40, 5, dtype=jnp.bfloat16)),
     "convolution": (convolution(), floats(2, 3, 6, 7), floats(4, 3, 3, 3)),
     "layout": (convolution(dimension_numbers=NHWC), floats(2, 6, 7, 3), floats(3, 3, 3, 4)),
@@ -218,6 +223,13 @@ STRUCTURES = {
     ),
     "gather at known places": (lambda x: x[np.array([[3, 1], [0, 3]])], X),
     "scatter drops": (lambda x, i: x.at[i[:, 1]].set(1.0, mode="drop"), X, INDEX),
+    "scatter of windows that overlap": (
+        lambda x, u: lax.scatter(
+            x[0], np.array([[1], [2]]), u, lax.ScatterDimensionNumbers((0,), (), (0,))
+        ),
+        X,
+        floats(3, 2),
+    ),
     "sort": (lambda x: (jnp.sort(x, 0), jnp.argsort(x, 1), lax.top_k(x, 3)), X),
     "sort special": (jnp.sort, SPECIAL),
     "counted loop": (lambda x: lax.fori_loop(0, 7, lambda i, c: c * 0.5 + i + X[0], x), X),

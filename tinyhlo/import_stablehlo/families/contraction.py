@@ -44,9 +44,9 @@ def sum_of_products(
 
 
 def accumulating_type(lhs: DType, rhs: DType, result: DType) -> DType:
-    """Integers multiply and add in the result's type, floats in f32 or f64."""
-    if F64 in (lhs, rhs) and result.is_float:
-        return F64
+    """Floats multiply and add in f32 or f64, whatever the result is, integers in its type."""
+    if lhs.is_float or rhs.is_float:
+        return F64 if F64 in (lhs, rhs, result) else F32
     return accumulator(result)
 
 

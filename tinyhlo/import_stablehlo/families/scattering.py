@@ -57,7 +57,18 @@ def scatter_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> S
     if stored is not None:
         return stored
     unique = bool(operation.attributes.get("unique_indices"))
-    return scatter(operands, updates, indices(place), combiner, unique)
+    places = indices(place)
+    if not unique and may_overlap(place):  # one window after another, as XLA has them
+        others = [axis for axis in range(len(place.windows)) if axis not in place.batch_axes]
+        order = (*place.batch_axes, *others)
+        updates = [permute(update, order) for update in updates]
+        places = [permute(index, order) for index in places]
+    return scatter(operands, updates, places, combiner, unique)
+
+
+def may_overlap(place: Placement) -> bool:
+    """Whether windows that begin at different places may have elements in common."""
+    return any(place.size(axis) > 1 for axis in place.numbers.indexed_axes)
 
 
 def indices(place: Placement) -> list[Node]:
