@@ -17,7 +17,7 @@ from math import gcd, prod
 from tinyhlo.codegen.contraction.cut import Cut
 from tinyhlo.codegen.contraction.operand import Source, box_size
 from tinyhlo.codegen.contraction.plan import Plan, Use
-from tinyhlo.codegen.contraction.reading import Reading, shares_sets
+from tinyhlo.codegen.contraction.reading import Reading, sets_of
 from tinyhlo.codegen.contraction.tiles import issue_slots
 from tinyhlo.numbers import ceil_div
 from tinyhlo.target import LINE_BYTES
@@ -112,7 +112,7 @@ class Costs:
         if self.form.of_matrices:  # packed as they lie
             return MATRIX_ROW_SLOTS[use]
         across = use is Use.IN_PLACE and not self.reading.by_row
-        far = across and shares_sets(self.reading.left, self.c.k)
+        far = across and sets_of(self.reading.left, self.c.k) == 1
         return LEFT_SLOTS[Use.PACKED if far else use]
 
     def slots_of_columns(self) -> int:

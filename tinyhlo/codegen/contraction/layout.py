@@ -28,7 +28,7 @@ from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
 
 NARROW, WIDE = 4, 16  # elements
-FEW_OF_WINDOWS = range(3, 6)  # columns; of fewer the general lowering takes the sums together
+FEW_OF_WINDOWS = range(2, 7)  # columns; one alone is summed along the depth
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -124,7 +124,7 @@ def find_layout(
         c = c.turned
     strides = operand_strides(lowering, c.left)
     narrow = c.m and c.n and strides[c.m[-1]] == 1 and is_narrow(c, rank)
-    few = c.m and c.n and is_window_of_few(c)
+    few = c.m and c.n and is_window_of_few(c, node.dtype, target)
     by_channels = target is not None and is_image_by_channels(c, node.dtype, target)
     if narrow or few or by_channels:
         c = c.turned
@@ -134,12 +134,16 @@ def find_layout(
     return Layout(replace(c, k=k), tuple(places), by_row, node.kept, by_channels)
 
 
-def is_window_of_few(c: Contraction) -> bool:
-    """Whether windows of an image are multiplied by columns that would leave half of a vector
-    empty, and a row of the image would fill some: it is staged, so that its rows may be turned."""
-    row = c.left.shape[c.m[-1]]
-    fills = row >= WIDE and fills_vectors(row, WIDE)
-    return len(c.k) > 1 and c.extent(c.n) in FEW_OF_WINDOWS and fills
+def is_window_of_few(c: Contraction, dtype: DType, target: Target | None) -> bool:
+    """Whether windows of an image are multiplied by columns that would leave most of a vector
+    empty, and a row of the image would fill some: it is staged, so that its rows may be turned. Not
+    every second place of it, nor what the processor multiplies in groups along the depth."""
+    windows, row = windows_of(c.left), c.left.shape[c.m[-1]]
+    if windows is None or max(windows.stride) > 1 or c.extent(c.n) not in FEW_OF_WINDOWS:
+        return False
+    form = find_form(c, dtype, target, few=False) if target is not None else None
+    grouped = form is not None and form.group > 1
+    return not grouped and row >= WIDE and fills_vectors(row, WIDE)
 
 
 def is_image_by_channels(c: Contraction, dtype: DType, target: Target) -> bool:
@@ -147,7 +151,7 @@ def is_image_by_channels(c: Contraction, dtype: DType, target: Target) -> bool:
     groups along the depth that some axis of it consists of: they would be packed place by place.
     Rows of a tile are read wherever they lie; channels are columns as well, though they lie across
     the result. Not where there are fewer windows than channels, which are packed then."""
-    if not has_windows(c.right) or not c.n or not WIDE <= c.extent(c.m) <= c.extent(c.n):
+    if windows_of(c.right) is None or not c.n or not WIDE <= c.extent(c.m) <= c.extent(c.n):
         return False
     form = find_form(c.turned, dtype, target, few=False)
     group = 1 if form is None or form.of_matrices else form.group
@@ -156,13 +160,13 @@ def is_image_by_channels(c: Contraction, dtype: DType, target: Target) -> bool:
     return whole if group > 1 else short
 
 
-def has_windows(operand: Node) -> bool:
-    """Whether an operand shows windows, through views and exact casts of them."""
+def windows_of(operand: Node) -> Window | None:
+    """The windows that an operand shows through views and exact casts of them, if it does."""
     while isinstance(operand, VIEWS) or is_exact_cast(operand):
         if isinstance(operand, Window):
-            return True
+            return operand
         operand = operand.inputs[0]
-    return False
+    return None
 
 
 def fills_vectors(extent: int, lanes: int) -> bool:

@@ -20,7 +20,7 @@ from tinyhlo.codegen.contraction.groups import whole_groups
 from tinyhlo.codegen.contraction.layout import Layout
 from tinyhlo.codegen.contraction.operand import Source
 from tinyhlo.codegen.contraction.plan import Plan, Use
-from tinyhlo.codegen.contraction.reading import FEW_ROWS, REUSE, Reading, shares_sets
+from tinyhlo.codegen.contraction.reading import FEW_ROWS, REUSE, Reading, sets_of
 from tinyhlo.codegen.contraction.tiles import (
     CHUNKS_A_THREAD,
     MIN_SUMS,
@@ -56,7 +56,6 @@ PANELS_FETCHED = (2, 0, 1)  # the same where few tiles read them once: panels, t
 FEW_COLUMNS, MANY_SUMS, SCATTERED_COLUMNS = 8, 64, 128
 FEW_PANELS = 4  # too few to pay for packing the left operand
 WAYS = 8  # of a set of L1: lines of fewer rows that share sets stay, beside vectors of a panel
-MOST_SHARING = 16  # such rows of a tile that are read in place
 DEPTH_PARTS = (8, 6, 4, 2)  # of a matrix that is read once: even shares for two threads
 MANY_PARTS = (16, 12, 10, 8)  # as many as threads, or even shares for few of them
 FEW_SUMS, PARTS_SUMS = 1 << 16, 1 << 19  # that all parts have, and together
@@ -164,7 +163,8 @@ class Planner:
         """Tiles no larger than the product, each once."""
         m, lanes, last = self.c.extent(self.c.m), self.lanes, self.last
         if last < lanes:  # results are written by vectors along the rows
-            return {(min(round_up(MIN_SUMS, lanes), m), 1): None}
+            few = self.staying(lanes, 1) < lanes
+            return {(min(MIN_SUMS if few else round_up(MIN_SUMS, lanes), m), 1): None}
         most = self.c.extent(self.c.n) // last * ceil_div(last, lanes)
         if self.form.of_matrices:
             return dict.fromkeys(matrix_tiles(m, most))
@@ -176,9 +176,15 @@ class Planner:
             found = [(aligned_rows(r, m, run), v) for r, v in found]
         elif run < m:
             found += [(even_rows(r, m, run), v) for r, v in found if r > POINTERS]
-        if self.left is Use.IN_PLACE and self.reading.rows_share_sets():
-            found = [(r, v) for r, v in found if r <= MOST_SHARING] or found
-        return dict.fromkeys(found)
+        return dict.fromkeys((self.staying(r, most // v), v) for r, v in found)
+
+    def staying(self, rows: int, panels: int) -> int:
+        """So many rows, or as many as L1 holds until the next points of the depth are read from
+        their lines."""
+        if self.left_for(panels, rows) is not Use.IN_PLACE:
+            return rows
+        m, most = self.c.extent(self.c.m), (WAYS - 1) * self.reading.sets_of_rows()
+        return rows if rows <= most else ceil_div(m, ceil_div(m, most))
 
     @property
     def last(self) -> int:
@@ -300,7 +306,7 @@ class Planner:
             stay = self.c.extent(m) <= WAYS
         else:
             stay = self.right is not Use.PACKED or (self.target.outruns_caches and rows < WAYS)
-        return not stay and panels >= FEW_PANELS and self.reading.rows_share_sets()
+        return not stay and panels >= FEW_PANELS and self.reading.sets_of_rows() == 1
 
     # --- decisions that a search may change --------------------------------------------------
 
@@ -352,7 +358,7 @@ class Planner:
         as it holds until the last tile has read them."""
         if self.is_row:
             return ROW_STEPS[0]
-        few = self.c.extent(self.c.m) <= ONE_TILE or shares_sets(self.right_source, self.c.k)
+        few = self.c.extent(self.c.m) <= ONE_TILE or sets_of(self.right_source, self.c.k) == 1
         return WAYS if few else STREAM_STEPS[0]
 
     def depth_cut(self, most: int) -> Cut:

@@ -9,7 +9,7 @@ In: a Layout, the sources of both operands, the Target. Out: a Use of each:
 
 from __future__ import annotations
 
-from math import prod
+from math import gcd, prod
 
 from tinyhlo.codegen.contraction.cut import Cut
 from tinyhlo.codegen.contraction.form import Form
@@ -149,13 +149,15 @@ class Reading:
         inner = {axis: self.shape[axis] for axis in (*axes, *self.c.k)}
         return prod(inner.values()) / box_size(source, inner)
 
-    def rows_share_sets(self) -> bool:
-        """Whether all rows of a left operand in memory fall into the same sets of the cache."""
-        return shares_sets(self.left, self.c.m)
+    def sets_of_rows(self) -> int:
+        """Into how many sets of the first cache one point of all rows of a left operand in memory
+        falls."""
+        return sets_of(self.left, self.c.m)
 
 
-def shares_sets(source: Source | None, axes: tuple[int, ...]) -> bool:
-    """Whether neighbours along the last of the axes fall into the same sets of the first cache."""
+def sets_of(source: Source | None, axes: tuple[int, ...]) -> int:
+    """Into how many sets of the first cache neighbours along the last of the axes fall."""
     if source is None or not axes:
-        return False
-    return abs(source.flat().coefficient(axes[-1])) * source.node.dtype.itemsize % WAY_BYTES == 0
+        return WAY_BYTES // LINE_BYTES
+    stride = abs(source.flat().coefficient(axes[-1])) * source.node.dtype.itemsize
+    return WAY_BYTES // max(gcd(stride, WAY_BYTES), LINE_BYTES)

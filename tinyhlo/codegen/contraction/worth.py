@@ -6,6 +6,8 @@ the columns lie across memory: tiles turn them once, and loops would for every r
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tinyhlo.codegen.contraction.layout import Layout, operand_strides
 from tinyhlo.codegen.contraction.operand import SHORTEST, Source
 from tinyhlo.codegen.lowering.fused import Lowering
@@ -24,6 +26,7 @@ ACROSS_WORK, FILLED_WORK, MIN_WORK = 48, 1 << 8, 1 << 10
 # vectors that a row has at least, for lanes along rows: of five columns and more, and of four and
 # more on which something dear is done, which lanes along the columns do
 ROW_VECTORS, ROW_VECTORS_OF_DEAR = 4, 16
+HALVES = 64  # bytes of a vector whose halves are vectors which take half as long
 
 
 def least_work(product: Contraction, right: Source | None, filled: bool) -> int:
@@ -53,15 +56,17 @@ def is_along_batch(layout: Layout, dtype: DType, target: Target, lowering: Lower
 def is_along_rows(
     layout: Layout, dtype: DType, target: Target, right: Source | None, lowering: Lowering
 ) -> bool:
-    """Whether rows in memory are multiplied by columns too few for half a vector: lanes along the
-    rows are all of use then (`moves/row_sums.py`)."""
+    """Whether rows in memory are multiplied by columns too few for half a vector, or for more where
+    that takes as long as a whole one: lanes along the rows are all of use then
+    (`moves/row_sums.py`)."""
     c = layout.contraction
-    if dtype not in (F32, F64) or len(c.n) != 1 or len(c.k) != 1 or right is None:
+    if dtype not in (F32, F64) or len(c.n) != 1 or right is None:
         return False
     lanes, columns, depth = target.vector_bytes // dtype.itemsize, c.extent(c.n), c.extent(c.k)
     stored = right.argument is not None and right.argument.dtype is dtype
-    few = 2 * columns < lanes <= depth
-    if not (few and stored and operand_strides(lowering, c.left)[c.k[0]] == 1):
+    halves = target.vector_bytes < HALVES  # that take as long as whole vectors
+    few = 2 * columns < lanes + halves and lanes <= depth
+    if not (few and stored and is_one_run(c, operand_strides(lowering, c.left))):
         return False
     nodes = lowering.kernel.graph.nodes()
     dear = any(isinstance(node, Elementwise) and node.op in TRANSCENDENTAL for node in nodes)
@@ -69,3 +74,13 @@ def is_along_rows(
     if columns >= fewest and depth < lanes * (ROW_VECTORS_OF_DEAR if dear else ROW_VECTORS):
         return False
     return is_simple(lowering.value(c.left, list(point_of(c.left.shape))))
+
+
+def is_one_run(c: Contraction, strides: Sequence[int]) -> bool:
+    """Whether memory walks the axes of the depth, outermost first, as one."""
+    run = 1
+    for axis in reversed(c.k):
+        if strides[axis] != run:
+            return False
+        run *= c.left.shape[axis]
+    return True
