@@ -250,9 +250,8 @@ def is_copied_row(loop: Loop, around: Var) -> bool:
         return False
     if data and (count == 2 or loaded_at_once(bits, count)):
         return False
-    terms = (term for where in places for term in where.terms)
-    others = (step for atom, step in terms if isinstance(atom, Var) and atom is not around)
-    beside = any(abs(step) == count for step in others)
+    others = (t for where in places for t in where.terms if t[0] not in (loop.var, around))
+    beside = any(abs(step) == count and not isinstance(atom, Data) for atom, step in others)
     if beside and (count == 2 or (count <= OPERANDS and count * bits < TURNED_ROW)):
         return False  # turned around with those beside them (`turned.py`)
     return is_worth_vectors(loop)
