@@ -56,6 +56,32 @@ def test_they_run_in_vectors_that_overlap(width: int, dtype: str, lanes: int) ->
     assert f"for l in {width} vector {lanes}" in moved(lambda x, s: turned(x) * s, x, x[0, 0, 0, 0])
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16", "uint8", "bool"])
+@pytest.mark.parametrize("width", [6, 10, 13, 17, 33])
+def test_rows_from_their_ends(width: int, dtype: str) -> None:
+    x = numbers((300, width), dtype)
+    check(lambda x: x[:, ::-1], x)
+    check(lambda x: jnp.where(x[:, ::-1] > 0, x[::-1], 0), x)
+
+
+@pytest.mark.parametrize(("dtype", "lanes"), [("float32", 8), ("float16", 8), ("bool", 8)])
+def test_they_run_in_vectors_too(dtype: str, lanes: int) -> None:
+    x = numbers((3000, 10), dtype)
+    assert f"for j in 10 vector {lanes}" in moved(lambda x: x[:, ::-1], x, cpu="x86-64-v3")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "width", "lanes"),
+    [("uint8", 5, 4), ("float16", 7, 4), ("bfloat16", 40, 16), ("uint8", 100, 32)],
+)
+def test_rows_of_a_table_are_copied(dtype: str, width: int, lanes: int) -> None:
+    """In vectors of their own type: where they lie is the same for all elements of a row."""
+    x, at = numbers((500, width), dtype), np.arange(3000, dtype=np.int32) * 7 % 500
+    check(lambda x, at: x[at], x, at)
+    loops = moved(lambda x, at: x[at], x, at, cpu="x86-64-v3")
+    assert f"for j in {width} vector {lanes}" in loops
+
+
 def test_not_where_much_is_computed() -> None:
     def long(x: jax.Array) -> jax.Array:
         for k in range(9):

@@ -111,6 +111,16 @@ def test_f64_is_rounded_once(target: DType) -> None:
     np.testing.assert_array_equal(found, np.rint(near / steps) * steps)
 
 
+@pytest.mark.parametrize("target", SMALL_FLOATS, ids=str)
+def test_f64_is_rounded_once_to_a_denormal_number(target: DType) -> None:
+    """Where f32 may have few digits, too."""
+    least = 2.0 ** (1 - target.exponent_bias - target.mantissa_bits)
+    near = np.array([0.5, 1.5]) * least
+    near = np.concatenate([near * (1 + 2.0**-50), near * (1 - 2.0**-50)])
+    found = legalised(Op.CAST, [Plain(near, F64)], target, never).array.astype(np.float64)
+    np.testing.assert_array_equal(found / least, [1, 2, 0, 1])
+
+
 def test_what_has_no_rule_is_printed() -> None:
     assert not has_rule(Op.ADD, F32, F32)
     assert not has_rule(Op.CAST, dtypes.I8, F64)

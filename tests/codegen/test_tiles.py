@@ -25,6 +25,7 @@ from tinyhlo.runtime.processors import named_target
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
 
+AVX2 = named_target("x86-64-v3", threads=1)
 AVX512 = named_target("x86-64-v4", threads=1)
 
 
@@ -201,6 +202,20 @@ def test_few_windows_of_many_channels_stay_columns() -> None:
     graph = by_channels((1, 16, 7, 7), (128, 16, 3, 3), 2)
     compare(graph, tolerance=2e-5)
     assert "left in place" in lowered(graph).moves
+
+
+def test_windows_of_one_place_are_none() -> None:
+    """Both axes of the image are one run of columns."""
+    graph = by_channels((2, 16, 14, 14), (32, 16, 1, 1), 1)
+    compare(graph, tolerance=2e-5)
+    loops = lowered(graph, AVX2)
+    assert "left in place" in loops.moves and loops.moves[-1].startswith("tile 4x24")
+
+
+def test_rows_of_an_image_fill_the_registers_of_avx2() -> None:
+    """14 of them: 13 would begin anywhere in a row of the image, and 7 are half as many sums."""
+    loops = lowered(by_channels((4, 64, 14, 14), (64, 64, 3, 3), 1), AVX2)
+    assert loops.moves[-1].startswith("tile 14x8")
 
 
 def test_places_of_what_is_no_image_stay_columns() -> None:

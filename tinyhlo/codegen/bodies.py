@@ -257,12 +257,12 @@ def stores_in(body: Iterable[Statement]) -> bool:
 
 
 def is_cheap_row(loop: Loop) -> bool:
-    """Whether a loop does nothing but store neighbours: as they were loaded, one constant, or what
-    a few instructions make of neighbours and of what is the same for all of them. What is the same
-    decides any choice between rows that is made for nothing, and is no register of a reduce before
-    the row: lanes of that are lanes of the row, too. Of halves, which are converted before and
-    after, there are no more than elements. Nothing is made of what is stored: those lanes must not
-    run again."""
+    """Whether a loop does nothing but store neighbours: as they were loaded, from either end, one
+    constant, or what a few instructions make of neighbours and of what is the same for all of them.
+    What is the same decides any choice between rows that is made for nothing, and is no register of
+    a reduce before the row: lanes of that are lanes of the row, too. Of halves, which are converted
+    before and after, there are no more than elements. Nothing is made of what is stored: those
+    lanes must not run again."""
     count, extent = 0, loop.var.extent
     written = {s.memory for s in loop.body if isinstance(s, Store)}
 
@@ -274,7 +274,7 @@ def is_cheap_row(loop: Loop) -> bool:
             ):
                 return all(map(is_row, chosen))
             case Load(memory=memory, index=source):
-                return source.coefficient(loop.var) == 1 and memory not in written
+                return source.coefficient(loop.var) in (1, -1) and memory not in written
             case Apply(op=op, arguments=arguments) if loop.var in value.free:
                 count += 1
                 long = op in FUNCTIONS or (op is Op.DIV and value.dtype.is_integer)

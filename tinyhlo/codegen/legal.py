@@ -30,6 +30,8 @@ MOVES = (Op.WHERE, Op.BITCAST)
 EXACT = (Op.MAX, Op.MIN, Op.FLOOR, Op.CEIL, Op.TRUNC, Op.RINT)  # results are numbers of the type
 # bits of a type: (low bits that become one, least power of two for that), largest numbers first
 STICKY = {32: ((8, 24),), 64: ((40, 50), (26, 36), (12, 24))}
+# low bits of an f64 that become one: 15 are left, which f32 holds down to half of the least bf16
+BEHIND = 37
 
 
 @cache
@@ -173,15 +175,12 @@ def to_small(x: T, target: DType, native: Native) -> T:
 
 
 def odd_single(x: T) -> T:
-    """f64 as f32 rounded to odd, so that rounding once more to 16 bits is right (Boldo and
-    Melquiond, Emulation of FMA and correctly rounded sums)."""
-    near = x.cast(F32)
-    back = near.cast(F64)
-    inexact = back.differs(x)
-    too_far = abs(x) < abs(back)
-    bits = near.as_integer()
-    odd = (bits - too_far.cast(I32)) | 1
-    return where(inexact, odd, bits).as_float(F32)
+    """f64 as f32 that rounding once more to 16 bits rounds right: a bit says whether any of those
+    behind it was set (to odd; Boldo and Melquiond, Emulation of FMA and correctly rounded sums)."""
+    bits = x.as_integer()
+    rest = (1 << BEHIND) - 1
+    some = (bits & rest) + rest  # carries into the last bit that stays
+    return ((bits | some) & ~rest).as_float(F64).cast(F32)
 
 
 def few_digits(x: T) -> T:

@@ -19,7 +19,7 @@ from tinyhlo.target import MATRIX_ROWS, Target
 
 # registers -> tiles: accumulators, right vectors and one broadcast fill them
 TILES = {
-    16: ((6, 2), (4, 3), (13, 1)),
+    16: ((6, 2), (4, 3), (14, 1)),
     32: ((4, 4), (6, 4), (14, 2), (10, 2), (7, 2), (29, 1), (22, 1), (15, 1)),
 }
 MATRIX_TILES = ((2, 2), (3, 1), (1, 3))  # matrices of rows, of columns

@@ -341,7 +341,8 @@ def access(memory: Memory, where: Index, var: Var, result: Score, written: bool 
         return
     result.seen.add((memory, where))
     stride, times = where.coefficient(var), result.often(where)
-    result.bits = max(result.bits, memory.dtype.bits)
+    if stride != 0:  # what is the same for all lanes fills none
+        result.bits = max(result.bits, memory.dtype.bits)
     result.one_set |= bool(stride) and stride * memory.dtype.itemsize % WAY_BYTES == 0
     if stride == 1:
         result.add("unit", times)
@@ -379,7 +380,7 @@ def expression(value: Expression, var: Var, result: Score) -> None:
         e = pending.pop()
         if e in result.seen:
             continue
-        if e.loads or var in e.free:
+        if var in e.free:
             result.bits = max(result.bits, e.dtype.bits)
         if not e.loads:
             continue

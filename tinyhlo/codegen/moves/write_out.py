@@ -65,7 +65,7 @@ MOST_NODES = 512  # of expressions, over all iterations
 VECTORS_OF_ROW = 4  # to fold a vector takes as long as four rows side by side
 MANY_ROWS = 1024  # from here on it pays to compile every element of a row that is stored
 NODES_OF_ROW = 1536  # before choices are made, most of which are between the elements of the row
-COPIED_ROW = 48  # bits of a row that is copied in two vectors
+COPIED_ROW = 40  # bits of a row that is copied in two vectors
 COPIED_VECTOR = 32  # the same in one
 TURNED_ROW = 128  # bits of a row that one vector copies as fast as squares of them are turned
 IN_REGISTERS = 8  # iterations, written out, whose loads stay in registers for the rows around
@@ -239,8 +239,8 @@ def are_copied(loop: Loop, around: Var) -> bool:
 
 def is_copied_row(loop: Loop, around: Var) -> bool:
     """Whether a loop copies so much that a vector does, or two, and the loop around it loads from
-    far apart: near places are turned around in lanes, as are up to four words at places that are
-    data (`llvm/interleave.py`, `llvm/rows_of_places.py`)."""
+    far apart: near places are turned around in lanes (`llvm/interleave.py`), and so are two
+    elements or up to four words at places that are data (`llvm/rows_of_places.py`)."""
     values = [s.value for s in loop.body if isinstance(s, Store)]
     bits, count = max((value.dtype.bits for value in values), default=0), loop.var.extent
     places = [load.index for value in values for load in loads_of(value)]
@@ -248,10 +248,10 @@ def is_copied_row(loop: Loop, around: Var) -> bool:
     steps = [where.coefficient(around) for where in places if loop.var in index_free(where)]
     if all(step is not None and abs(step) <= NEAR for step in steps):
         return False
-    if data and loaded_at_once(bits, count):
+    if data and (count == 2 or loaded_at_once(bits, count)):
         return False
     others = (t for where in places for t in where.terms if t[0] not in (loop.var, around))
-    beside = any(abs(step) == count for _, step in others)
+    beside = any(abs(step) == count and not isinstance(atom, Data) for atom, step in others)
     if beside and (count == 2 or (count <= OPERANDS and count * bits < TURNED_ROW)):
         return False  # turned around with those beside them (`turned.py`)
     return is_worth_vectors(loop)
