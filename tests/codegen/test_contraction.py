@@ -34,6 +34,7 @@ from tinyhlo.target import Target
 Shape = tuple[int, ...]
 
 AVX2 = named_target("x86-64-v3", threads=2)
+AVX512 = named_target("x86-64-v4", threads=2)
 
 
 def product(left: Node, left_axes: Shape, right: Node, right_axes: Shape, shape: Shape) -> Node:
@@ -361,6 +362,47 @@ def test_so_do_blocks_of_columns_for_many_threads() -> None:
     assert ", -" not in str(loops)  # the least of a place and the last one
 
 
+def few_columns(depth: int, columns: int) -> Graph:
+    """130 rows in memory times a matrix of few columns."""
+    x, w = build.param(0, (130, depth), F32), build.param(1, (depth, columns), F32)
+    return Graph((x.type, w.type), (dot(x, w),))
+
+
+@pytest.mark.parametrize("depth", [1024, 512, 500])
+def test_rows_that_share_sets_of_the_cache_stay_in_it(depth: int) -> None:
+    """Those of 4096 bytes share one, those of 2048 two: a tile has as many rows as these hold."""
+    graph = few_columns(depth, 8)
+    moves = run_as(graph, AVX2, *(numbers(t.shape, F32, k) for k, t in enumerate(graph.params)))
+    assert ("tile 7x8" if depth == 1024 else "tile 13x8") in moves
+
+
+@pytest.mark.parametrize(("depth", "tile"), [(1024, "tile 8x16"), (1000, "tile 16x16")])
+def test_so_do_those_of_which_vectors_are_written(depth: int, tile: str) -> None:
+    graph = few_columns(depth, 10)
+    compare(graph, tolerance=1e-4)
+    loops = lower_contraction(Kernel("kernel", graph), AVX512, Moves())
+    assert loops is not None and tile in loops.moves
+
+
+@pytest.mark.parametrize("dots", [(), ("bf16 bf16",)])
+def test_few_columns_of_windows_that_are_multiplied_in_groups_are_no_rows(dots: tuple[str, ...]) -> None:
+    x, w = build.param(0, (1, 18, 66, 8), BF16), build.param(1, (3, 3, 8, 4), BF16)
+    graph = Graph((x.type, w.type), (convolution(*(build.cast(v, F32) for v in (x, w)), 1, 1),))
+    loops = lower_contraction(Kernel("kernel", graph), replace(AVX512, dots=dots), Moves())
+    assert loops is not None and ("tile 4x" in loops.moves[-1]) == (not dots)
+
+
+def test_depths_of_several_axes_run_along_memory() -> None:
+    """Where few columns are summed in lanes along rows."""
+    x, w = build.param(0, (99, 8, 32), F32), build.param(1, (8, 32, 3), F32)
+    total = build.reduce(Op.ADD, product(x, (0, 2, 3), w, (2, 3, 1), (99, 3, 8, 32)), (2, 3))
+    graph = Graph((x.type, w.type), (total,))
+    assert lower_contraction(Kernel("kernel", graph), AVX2, Moves()) is None
+    across = build.permute(build.param(0, (8, 99, 32), F32), (1, 0, 2))
+    total = build.reduce(Op.ADD, product(across, (0, 2, 3), w, (2, 3, 1), (99, 3, 8, 32)), (2, 3))
+    compare(Graph((across.inputs[0].type, w.type), (total,)), tolerance=1e-4)
+
+
 def test_images_of_one_channel_are_staged_in_lanes() -> None:
     x, w = build.param(0, (2, 28, 28, 1), F32), build.param(1, (3, 3, 1, 16), F32)
     graph = Graph((x.type, w.type), (convolution(x, w, 1, 1),))
@@ -416,8 +458,8 @@ def test_operands_that_are_packed_first(
 @pytest.mark.parametrize(
     ("columns", "op", "written"),
     [
-        (6, Op.SIN, "for lane in 6: for r in 8 vector 8:"),
-        (6, Op.ABS, "for r in 8: for lane in 6 vector 4:"),
+        (7, Op.SIN, "for lane in 7: for r in 8 vector 8:"),
+        (7, Op.ABS, "for r in 8: for lane in 7 vector 4:"),
         (12, Op.SIN, "for r in 4: for v in 2: for lane in 8 vector 8:"),
     ],
 )
@@ -431,14 +473,15 @@ def test_columns_that_fill_no_vector(columns: int, op: Op, written: str) -> None
 
 
 @pytest.mark.parametrize("stride", [1, 2])
-@pytest.mark.parametrize("co", [2, 3, 5])
+@pytest.mark.parametrize("co", [2, 3, 6])
 @pytest.mark.parametrize("ci", [3, 16, 37])
 def test_few_channels_of_windows_are_rows(ci: int, co: int, stride: int) -> None:
     """Places are columns: the image is turned as it is staged, by whole vectors of channels."""
     x, w = build.param(0, (2, 19, 45, ci), F32), build.param(1, (3, 3, ci, co), F32)
     graph = Graph((x.type, w.type), (build.elementwise(Op.SIN, convolution(x, w, 1, stride)),))
-    compare(graph, tiled=co > 2, tolerance=1e-4)
-    if co > 2:
+    tiled = co > 2 or stride == 1
+    compare(graph, tiled=tiled, tolerance=1e-4)
+    if tiled:
         loops = lower_contraction(Kernel("kernel", graph), AVX2, Moves())
         assert loops is not None and (f"tile {co}x" in loops.moves[-1]) == (stride == 1)
         assert ("for block in 6" in str(loops)) == (ci >= 8 and stride == 1)

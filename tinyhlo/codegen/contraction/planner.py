@@ -55,7 +55,7 @@ PANELS_FETCHED = (2, 0, 1)  # the same where few tiles read them once: panels, t
 # rows and columns that pay for products of matrices (see `fills_matrices`)
 FEW_COLUMNS, MANY_SUMS, SCATTERED_COLUMNS = 8, 64, 128
 FEW_PANELS = 4  # too few to pay for packing the left operand
-WAYS = 8  # of a set of L1: lines of fewer rows that share sets stay, beside vectors of a panel
+WAYS = 8  # of a set of L1: lines of fewer rows that share it stay, beside vectors of a panel
 DEPTH_PARTS = (8, 6, 4, 2)  # of a matrix that is read once: even shares for two threads
 MANY_PARTS = (16, 12, 10, 8)  # as many as threads, or even shares for few of them
 FEW_SUMS, PARTS_SUMS = 1 << 16, 1 << 19  # that all parts have, and together
@@ -163,8 +163,8 @@ class Planner:
         """Tiles no larger than the product, each once."""
         m, lanes, last = self.c.extent(self.c.m), self.lanes, self.last
         if last < lanes:  # results are written by vectors along the rows
-            few = self.staying(lanes, 1) < lanes
-            return {(min(MIN_SUMS if few else round_up(MIN_SUMS, lanes), m), 1): None}
+            rows = round_up(MIN_SUMS, lanes)
+            return {(min(rows if self.staying(rows, 1) == rows else MIN_SUMS, m), 1): None}
         most = self.c.extent(self.c.n) // last * ceil_div(last, lanes)
         if self.form.of_matrices:
             return dict.fromkeys(matrix_tiles(m, most))
@@ -179,12 +179,12 @@ class Planner:
         return dict.fromkeys((self.staying(r, most // v), v) for r, v in found)
 
     def staying(self, rows: int, panels: int) -> int:
-        """So many rows, or as many as L1 holds until the next points of the depth are read from
-        their lines."""
-        if self.left_for(panels, rows) is not Use.IN_PLACE:
+        """So many rows where L1 holds the lines of them all until the next points of the depth are
+        read from those; otherwise as many as it holds beside a panel's."""
+        m, sets = self.c.extent(self.c.m), self.reading.sets_of_rows()
+        if rows <= WAYS * sets or self.left_for(panels, rows) is not Use.IN_PLACE:
             return rows
-        m, most = self.c.extent(self.c.m), (WAYS - 1) * self.reading.sets_of_rows()
-        return rows if rows <= most else ceil_div(m, ceil_div(m, most))
+        return ceil_div(m, ceil_div(m, (WAYS - 1) * sets))
 
     @property
     def last(self) -> int:
