@@ -385,7 +385,9 @@ def test_so_do_those_of_which_vectors_are_written(depth: int, tile: str) -> None
 
 
 @pytest.mark.parametrize("dots", [(), ("bf16 bf16",)])
-def test_few_columns_of_windows_that_are_multiplied_in_groups_are_no_rows(dots: tuple[str, ...]) -> None:
+def test_few_columns_of_windows_that_are_multiplied_in_groups_are_no_rows(
+    dots: tuple[str, ...],
+) -> None:
     x, w = build.param(0, (1, 18, 66, 8), BF16), build.param(1, (3, 3, 8, 4), BF16)
     graph = Graph((x.type, w.type), (convolution(*(build.cast(v, F32) for v in (x, w)), 1, 1),))
     loops = lower_contraction(Kernel("kernel", graph), replace(AVX512, dots=dots), Moves())
