@@ -302,10 +302,8 @@ class Planner:
         source, m = self.left_source, self.c.m
         if source is None or not m or self.reading.reuse(source, m) >= REUSE:
             return False
-        if self.streams:
-            stay = self.c.extent(m) <= WAYS
-        else:
-            stay = self.right is not Use.PACKED or (self.target.outruns_caches and rows < WAYS)
+        kept = self.right is not Use.PACKED or (self.target.outruns_caches and rows < WAYS)
+        stay = self.c.extent(m) <= WAYS if self.streams else kept
         return not stay and panels >= FEW_PANELS and self.reading.sets_of_rows() == 1
 
     # --- decisions that a search may change --------------------------------------------------
