@@ -394,6 +394,18 @@ def test_few_columns_of_windows_that_are_multiplied_in_groups_are_no_rows(
     assert loops is not None and ("tile 4x" in loops.moves[-1]) == (not dots)
 
 
+@pytest.mark.parametrize(
+    ("target", "columns", "tiled"),
+    [(AVX2, 4, False), (AVX2, 5, True), (AVX512, 7, False), (AVX512, 8, True)],
+)
+def test_columns_that_leave_half_of_a_vector_idle(
+    target: Target, columns: int, tiled: bool
+) -> None:
+    """They are summed in lanes along the rows; half of a vector of AVX-512 takes half as long."""
+    graph = few_columns(256, columns)
+    assert (lower_contraction(Kernel("kernel", graph), target, Moves()) is not None) == tiled
+
+
 def test_depths_of_several_axes_run_along_memory() -> None:
     """Where few columns are summed in lanes along rows."""
     x, w = build.param(0, (99, 8, 32), F32), build.param(1, (8, 32, 3), F32)

@@ -30,7 +30,7 @@ from tinyhlo.schedule.program import Block, Copy, Kernel, Launch, Program, State
 from tinyhlo.target import Target
 
 FREE = frozenset({Op.CAST, Op.BITCAST, Op.WHERE})
-APART = TRANSCENDENTAL | {Op.SQRT}
+APART = TRANSCENDENTAL | {Op.SQRT}  # counted beside the arithmetic, as XLA does
 BYTES_PER_SECOND = 10e9  # of one core, to and from memory
 L3_BYTES_PER_SECOND = 80e9  # what all cores share, which vectors run through once
 L1_BYTES_PER_SECOND, L2_BYTES_PER_SECOND = 120e9, 40e9  # of what small loops run over
@@ -57,7 +57,7 @@ def flops_of(node: Node) -> int:
 
 
 def transcendentals_of(node: Node) -> int:
-    """Of `flops_of`, those that are no arithmetic: `exp`, and what else XLA counts apart."""
+    """Of `flops_of`, those that are no arithmetic."""
     counted = isinstance(node, Elementwise) and node.op in APART
     return node.type.size if counted else 0
 

@@ -376,7 +376,8 @@ class Builder:
 
     def store(self, row: Index, panel: Var, first: Index) -> Body:
         """Results of one tile, by vectors along the columns, or along the rows where columns are
-        few and lie across memory or are dear, and where rows are places of an image by channels."""
+        few and lie across memory or are dear, and where rows are places of an image by channels.
+        Where rows are neighbours in the result, vectors of all of them are shuffled."""
         plan = self.plan
         r, v = Var("r", plan.rows), Var("v", plan.vectors)
         lane = Var("lane", min(plan.lanes, plan.n.inside[-1]))
@@ -402,7 +403,7 @@ class Builder:
         few = lane.extent < plan.lanes and not (along and lane.extent >= least)
         if few or (across and self.layout.by_channels):
             return nested([v, lane], (vector_loop(r, body, plan.lanes),))
-        if across and not (along or dear):  # vectors of neighbouring rows are shuffled
+        if across and not (along or dear):
             body = tuple(s for k in range(plan.rows) for s in substituted(body, {r: constant(k)}))
             return (Loop(v, Axis.UNROLL, (vector_loop(lane, body, plan.lanes),)),)
         body = (vector_loop(lane, body, plan.lanes),)

@@ -18,7 +18,7 @@ from tinyhlo.ir.dtypes import F32, F64, DType
 from tinyhlo.ir.graph import Elementwise
 from tinyhlo.ir.index import point_of
 from tinyhlo.ir.ops import TRANSCENDENTAL
-from tinyhlo.target import Target
+from tinyhlo.target import SHORT, Target
 
 # multiply-adds of a matrix below which loops are as good: of a batch whose columns lie across
 # memory, where columns fill vectors, and others
@@ -26,7 +26,6 @@ ACROSS_WORK, FILLED_WORK, MIN_WORK = 48, 1 << 8, 1 << 10
 # vectors that a row has at least, for lanes along rows: of five columns and more, and of four and
 # more on which something dear is done, which lanes along the columns do
 ROW_VECTORS, ROW_VECTORS_OF_DEAR = 4, 16
-HALVES = 64  # bytes of a vector whose halves are vectors which take half as long
 
 
 def least_work(product: Contraction, right: Source | None, filled: bool) -> int:
@@ -56,16 +55,16 @@ def is_along_batch(layout: Layout, dtype: DType, target: Target, lowering: Lower
 def is_along_rows(
     layout: Layout, dtype: DType, target: Target, right: Source | None, lowering: Lowering
 ) -> bool:
-    """Whether rows in memory are multiplied by columns too few for half a vector, or for more where
-    that takes as long as a whole one: lanes along the rows are all of use then
+    """Whether rows in memory are multiplied by columns that leave half of a vector idle, or more
+    than that where half of a long one takes half as long: lanes along the rows are all of use then
     (`moves/row_sums.py`)."""
     c = layout.contraction
     if dtype not in (F32, F64) or len(c.n) != 1 or right is None:
         return False
     lanes, columns, depth = target.vector_bytes // dtype.itemsize, c.extent(c.n), c.extent(c.k)
     stored = right.argument is not None and right.argument.dtype is dtype
-    halves = target.vector_bytes < HALVES  # that take as long as whole vectors
-    few = 2 * columns < lanes + halves and lanes <= depth
+    most = lanes // 2 if target.vector_bytes <= SHORT else lanes // 2 - 1
+    few = columns <= most and lanes <= depth
     if not (few and stored and is_one_run(c, operand_strides(lowering, c.left))):
         return False
     nodes = lowering.kernel.graph.nodes()
