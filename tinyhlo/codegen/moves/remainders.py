@@ -103,7 +103,8 @@ def in_turns(nest: Sequence[Loop], target: Target, moves: list[str]) -> Body:
     variables = [loop.var for loop in nest]
     bounds = [condition.index for condition in conditions_in(body)]
     asked = (k for k, var in enumerate(variables) if turn_of(bounds, var) > 1)
-    place = max(asked, default=len(variables) - 1)
+    divided = (k for k, var in enumerate(variables) if turn_of(all_indices(body), var) > 1)
+    place = max(asked, default=max(divided, default=len(variables) - 1))
     outer, var, inner = variables[:place], variables[place], variables[place + 1 :]
     modulus = turn_of(all_indices(body), var)
     row = row_of(body, var) if modulus > NEAR else 0

@@ -1,12 +1,14 @@
 """select_and_scatter, the gradient of max pooling, in gather form.
 
 Each window finds the linear index of the element it selects. Each element then sums the sources of
-those windows, among the few that cover it, which selected it. Everything is views, compares and
-reduces; nothing is written at a computed place. Scatter regions other than a sum use Scatter.
+those windows, among the ceil(size / stride) along each axis that may cover it, which selected it.
+Everything is views, compares and reduces; nothing is written at a computed place. Scatter regions
+other than a sum use Scatter.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tinyhlo.import_stablehlo.families.reductions import monoids_of, widen, with_initial
@@ -66,9 +68,14 @@ def selection(select: Graph, dtype: DType, index: DType) -> Graph:
 
 def gathered(operand: Node, source: Node, initial: Node, chosen: Node, windows: Windows) -> Node:
     """Sum, for each element, of the sources of the windows that chose it."""
-    covering = covering_windows(windows, source.shape, operand.shape)
-    places, axes = covering.slide(chosen, scalar(NOWHERE, chosen.dtype))
-    sources, _ = covering.slide(source, scalar(0, source.dtype))
+    stride = tuple(
+        step if count > 1 else size
+        for step, count, size in zip(windows.stride, source.shape, windows.size, strict=True)
+    )
+    covering = covering_windows(replace(windows, stride=stride), source.shape, operand.shape)
+    nowhere, nothing = scalar(NOWHERE, chosen.dtype), scalar(0, source.dtype)
+    places, axes = covering.slide(repeated(chosen, stride), nowhere)
+    sources, _ = covering.slide(repeated(source, stride), nothing)
     index = element_numbers(operand.shape, scalar(0, index_dtype([operand.type.size])))
     here = broadcast(index, places.shape, range(len(operand.shape)))
     mine = where(places.equals(here), sources, 0)
@@ -76,17 +83,30 @@ def gathered(operand: Node, source: Node, initial: Node, chosen: Node, windows: 
     return cast(with_initial(Op.ADD, total, initial), initial.dtype)
 
 
+def repeated(node: Node, times: tuple[int, ...]) -> Node:
+    """Each window as often as elements lie between its start and that of the next."""
+    split = [n for pair in zip(node.shape, times, strict=True) for n in pair]
+    whole = [n * count for n, count in zip(node.shape, times, strict=True)]
+    spread = broadcast(node, tuple(split), range(0, len(split), 2))
+    return reshape(spread, tuple(whole))
+
+
 def covering_windows(windows: Windows, source: tuple[int, ...], result: tuple[int, ...]) -> Windows:
-    """Windows over the array of windows, spread out by their stride: one for each element of
-    `result`, holding those windows that cover it."""
+    """Windows over the repeated array of windows: one for each element of `result`, holding those
+    that may cover it, which are the last ceil(size / stride) that start at or before it."""
     ones = (1,) * len(result)
-    spread = [(n - 1) * step + 1 for n, step in zip(source, windows.stride, strict=True)]
-    low = [size - 1 - before for size, before in zip(windows.size, windows.low, strict=True)]
-    high = [
-        n + size - 1 - before - middle
-        for n, size, before, middle in zip(result, windows.size, low, spread, strict=True)
+    size = tuple(-(-n // step) for n, step in zip(windows.size, windows.stride, strict=True))
+    low = [
+        (count - 1) * step - before
+        for count, step, before in zip(size, windows.stride, windows.low, strict=True)
     ]
-    return Windows(windows.size, ones, windows.stride, ones, tuple(low), tuple(high))
+    high = [
+        n + (count - 1) * step - before - middle * step
+        for n, count, step, before, middle in zip(
+            result, size, windows.stride, low, source, strict=True
+        )
+    ]
+    return Windows(size, ones, ones, windows.stride, tuple(low), tuple(high))
 
 
 def scattered(operand: Node, source: Node, initial: Node, chosen: Node, combine: Graph) -> Node:
