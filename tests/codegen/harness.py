@@ -78,7 +78,7 @@ def run_kernel(
     on_device = device_target(DEVICE)
     if on_device:
         return list(run_program(program, graph, inputs, on_device))
-    return call(compile_program(program, TARGET, Config()), program, *inputs)
+    return call(compile_program(program, TARGET, Config(verify=1)), program, *inputs)
 
 
 def check(

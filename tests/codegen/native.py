@@ -23,7 +23,7 @@ from tinyhlo.schedule import Program, schedule
 from tinyhlo.signature import Signature
 from tinyhlo.target import Target
 
-CONFIG = Config(cache=0)
+CONFIG = Config(cache=0, verify=1)
 DEVICE = replace(CONFIG, device=from_environment().device)
 
 

@@ -78,7 +78,9 @@ def test_the_same_bits(extents: tuple[int, int, int], threads: int) -> None:
     program = kernel_program(Graph((x.type, w.type), (dot(x, w),)))
     arrays = numbers((m, k), F32, 0), numbers((k, n), F32, 1)
     one, many = (
-        call(compile_program(program, replace(TARGET, threads=t), Config()), program, *arrays)[0]
+        call(
+            compile_program(program, replace(TARGET, threads=t), Config(verify=1)), program, *arrays
+        )[0]
         for t in (1, threads)
     )
     assert one.tobytes() == many.tobytes()
@@ -90,7 +92,9 @@ def test_the_same_bits_of_images() -> None:
     program = kernel_program(Graph((x.type, w.type), (convolution(x, w, 1, 1),)))
     arrays = numbers(x.shape, F32, 0), numbers(w.shape, F32, 1)
     results = [
-        call(compile_program(program, replace(TARGET, threads=t), Config()), program, *arrays)[0]
+        call(
+            compile_program(program, replace(TARGET, threads=t), Config(verify=1)), program, *arrays
+        )[0]
         for t in (1, 12, 64)
     ]
     assert all(found.tobytes() == results[0].tobytes() for found in results)

@@ -278,7 +278,9 @@ def test_some_rows_stream_a_matrix_that_l2_does_not_hold(
         assert loops is not None
         for move in moves.split("; "):
             assert move in "; ".join(loops.moves)
-        results.append(call(compile_program(program, target, Config()), program, *arrays)[0])
+        results.append(
+            call(compile_program(program, target, Config(verify=1)), program, *arrays)[0]
+        )
     assert all(found.tobytes() == results[0].tobytes() for found in results)
     np.testing.assert_allclose(results[0], arrays[0] @ arrays[1], rtol=0, atol=k * 4e-6)
 
@@ -302,7 +304,9 @@ def test_number_of_threads_does_not_change_bits(threads: int) -> None:
     arrays = numbers((3, 30, 30, 24), F32, 0), numbers((3, 3, 24, 40), F32, 1)
     program = kernel_program(graph)
     one, many = (
-        call(compile_program(program, replace(TARGET, threads=n), Config()), program, *arrays)
+        call(
+            compile_program(program, replace(TARGET, threads=n), Config(verify=1)), program, *arrays
+        )
         for n in (1, threads)
     )
     assert one[0].tobytes() == many[0].tobytes()
@@ -324,7 +328,7 @@ def test_windows_are_read_in_place_or_staged() -> None:
 def run_as(kernel_graph: Graph, target: Target, *arrays: np.ndarray) -> tuple[str, ...]:
     """What was planned for a kernel, which gives what the interpreter gives."""
     program = kernel_program(kernel_graph)
-    compiled = compile_program(program, target, Config())
+    compiled = compile_program(program, target, Config(verify=1))
     (found,), (expected,) = call(compiled, program, *arrays), run_graph(kernel_graph, arrays)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
     return compiled.loops[0].moves
@@ -582,7 +586,7 @@ def test_few_sums_of_a_long_depth_are_shared_by_depth(rows: int, columns: int) -
     assert loops is not None and "parts of the depth" in loops.moves[0]
     program, x = kernel_program(graph), numbers((rows, columns), F32, 3)
     one, many = (
-        call(compile_program(program, replace(TARGET, threads=n), Config()), program, x)
+        call(compile_program(program, replace(TARGET, threads=n), Config(verify=1)), program, x)
         for n in (1, 3)
     )
     assert one[0].tobytes() == many[0].tobytes()
@@ -812,7 +816,7 @@ def test_products_whose_right_operand_is_fetched_early(
     assert loops is not None
     assert all(s.fetched for s in below(loops.body) if isinstance(s, TileProduct))
     early, plain = (
-        call(compile_program(program, target, Config()), program, *arrays)
+        call(compile_program(program, target, Config(verify=1)), program, *arrays)
         for target in (fast, replace(TARGET, threads=threads))
     )
     assert early[0].tobytes() == plain[0].tobytes()

@@ -23,6 +23,7 @@ In reading order:
     llvm/         loop programs as LLVM IR, and the entry that calls the kernels
     grid/         loops as grids of work-items; c/ writes them as C for devices, wgsl/ for browsers
     scopes        where a value is emitted: the outermost scope that binds what it needs
+    verifier      what loops promise, checked in tests
     render        all of that for a Program; `modules` says which kernels share an LLVM module
     report        operations, bytes and a rough time of a kernel
 """

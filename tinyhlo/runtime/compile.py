@@ -93,6 +93,11 @@ def compile_program(program: Program, target: Target, config: Config) -> Compile
         )
         pieces = code.pieces(last)
     say_what_is_ignored(found, rendered, config)
+    if config.verify:
+        from tinyhlo.codegen.verifier import verify_loops
+
+        for each in rendered.values():
+            verify_loops(each.loops)
     loops = {kernel: r.loops for kernel, r in rendered.items()}
     reports = {kernel: report(kernel, loops.get(kernel, "")) for kernel in kernels}
     seconds = {

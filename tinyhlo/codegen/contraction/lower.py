@@ -139,7 +139,7 @@ class Builder:
         self.frame = Frame(
             layout, plan, self.lowering, dict(zip(c.batch, unravel(batch, extents), strict=True)),
             m_block, n_block, self.step, self.block, self.piece,
-            Var("group", ceil_div(plan.panels, plan.together)),
+            Var("panels", ceil_div(plan.panels, plan.together)),
         )  # fmt: skip
         self.depth = depth_of(plan, plan.form.group)
         self.right_source = right

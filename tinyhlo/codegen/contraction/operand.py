@@ -216,13 +216,13 @@ class Staged:
         """The same where memory lies along another axis: by vectors along that, as many side by
         side, which the renderer turns in registers."""
         last = self.order[-1]
-        block = Var("block", ceil_div(self.extents[last], lanes))
-        first = at_most(index(block) * lanes, self.extents[last] - lanes)
+        square = Var("square", ceil_div(self.extents[last], lanes))
+        first = at_most(index(square) * lanes, self.extents[last] - lanes)
         columns = [[*box[:last], first + lane, *box[last + 1 :]] for lane in range(lanes)]
         stores = tuple(self.stored(lowering, starts, column, ()) for column in columns)
         (fastest,) = (loop for loop in loops if box[along] == index(loop))
         outer = [loop for loop in loops if loop is not fastest]
-        return nested([*outer, block], (vector_loop(fastest, stores, lanes),))
+        return nested([*outer, square], (vector_loop(fastest, stores, lanes),))
 
     def stored(
         self, lowering: Lowering, starts: Sequence[Index], box: Sequence[Index],
