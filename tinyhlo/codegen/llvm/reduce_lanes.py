@@ -6,9 +6,6 @@ for i in 0..1004 lanes 32 reduce: sum += x[i]
     sum += sum32 + sum8, halved until one is left
 
 A maximum may take an element twice: what remains is one more vector or turn, which ends the loop.
-
-Booleans accumulate as masks as wide as the lanes (all bits or none): vectors of i1 are bits packed
-and unpacked at every turn.
 """
 
 from __future__ import annotations
@@ -18,11 +15,11 @@ from typing import TYPE_CHECKING
 
 from tinyhlo.codegen.bodies import accumulates, changed
 from tinyhlo.codegen.expressions import identity
-from tinyhlo.codegen.llvm.registers import LaneRegisters, Register
+from tinyhlo.codegen.llvm.registers import MASKED, LaneRegisters, Register, mask_type
 from tinyhlo.codegen.llvm.types import value_type
 from tinyhlo.codegen.loops import Accumulate, Axis, Loop, Store
 from tinyhlo.codegen.walks import loads_of
-from tinyhlo.ir.dtypes import BOOL, I8, I16, I32, I64
+from tinyhlo.ir.dtypes import BOOL
 from tinyhlo.ir.index import ZERO
 from tinyhlo.ir.ops import Op
 
@@ -30,8 +27,6 @@ if TYPE_CHECKING:
     from tinyhlo.codegen.llvm.statements import Statements
 
 TWICE = (Op.MAX, Op.MIN, Op.AND, Op.OR)  # of what is taken twice they are the same
-MASKED = (Op.AND, Op.OR, Op.XOR)
-MASKS = {8: I8, 16: I16, 32: I32, 64: I64}
 
 
 def around(r: Statements, loop: Loop, run: Callable[[], None]) -> None:
@@ -42,7 +37,7 @@ def around(r: Statements, loop: Loop, run: Callable[[], None]) -> None:
         scalar = r.registers[name]
         dtype = scalar.dtype
         if dtype is BOOL and op in MASKED:
-            dtype = MASKS.get(r.target.vector_bytes * 8 // widths[-1], I8)
+            dtype = mask_type(r.target, widths[-1])
         vectors = tuple(Register(r.slot(value_type(dtype, w)), dtype, w) for w in widths)
         for vector in vectors:
             r.keep(vector, r.text(identity(op, dtype), vector.lanes))

@@ -34,7 +34,7 @@ from tinyhlo.codegen.llvm import (
     stores,
 )
 from tinyhlo.codegen.llvm.builder import Builder, Carried
-from tinyhlo.codegen.llvm.registers import LaneRegisters, Register
+from tinyhlo.codegen.llvm.registers import MASKED, LaneRegisters, Register, mask_type
 from tinyhlo.codegen.llvm.rows_of_places import rows_in
 from tinyhlo.codegen.llvm.types import lanes_type, stored_type, value_type
 from tinyhlo.codegen.llvm.values import Values
@@ -55,7 +55,7 @@ from tinyhlo.codegen.loops import (
 )
 from tinyhlo.codegen.scopes import Scope
 from tinyhlo.errors import VerificationError
-from tinyhlo.ir.dtypes import DType
+from tinyhlo.ir.dtypes import BOOL, DType
 from tinyhlo.ir.index import constant
 from tinyhlo.ir.ops import Op
 from tinyhlo.target import SHORT, Target
@@ -83,6 +83,7 @@ class Statements(Values):
         self.may_repeat = may_repeat
         self.streamed = tuple(streamed)
         self.grain = 1  # vectors of the loop in lanes begin at multiples of so many elements
+        self.vector_lanes = 1  # of one vector, of which `lanes` may be several
         self.slots: list[str] = []
         self.lane_registers: dict[str, LaneRegisters] = {}  # of vectorised reduces
         self.fresh_lanes = ""  # lanes that the vector before has not seen, where two overlap
@@ -155,11 +156,12 @@ class Statements(Values):
     # --- registers ---------------------------------------------------------------------------
 
     def declare(self, statement: Declare) -> None:
-        value = statement.value
-        lanes = self.lanes
-        register = Register(self.slot(value_type(value.dtype, lanes)), value.dtype, lanes)
+        value, lanes = statement.value, self.lanes
+        is_mask = value.dtype is BOOL and lanes > 1 and not self.b.masks
+        dtype = mask_type(self.target, self.vector_lanes) if is_mask else value.dtype
+        register = Register(self.slot(value_type(dtype, lanes)), dtype, lanes)
         self.registers[statement.name] = register
-        self.keep(register, self.text(value, lanes))
+        self.keep(register, self.text(value, lanes), value.dtype)
         self.forget((statement.name,))
         self.bind(statement.name)
         if lanes > 1:
@@ -173,15 +175,17 @@ class Statements(Values):
             return
         if pair_sums.accumulate(self, statement, register):
             return
-        dtype, type_ = register.dtype, register.type
+        dtype = register.dtype if statement.op in MASKED else statement.value.dtype
+        type_ = value_type(dtype, register.lanes)
         value = self.text(statement.value, register.lanes)
-        if statement.value.dtype is not dtype:  # a boolean: all bits of a lane or none
-            value = self.b.value(f"sext {lanes_type('i1', register.lanes)} {value} to {type_}")
+        if statement.value.dtype is not dtype:
+            value = self.as_mask(register, value)
         if self.fresh_lanes and register.lanes > 1:
             neutral = self.text(identity(statement.op, dtype), register.lanes)
             value = self.b.select(self.fresh_lanes, value, neutral, type_, register.lanes)
-        before = self.kept(register)
-        self.keep(register, self.combine(statement.op, before, value, dtype, register.lanes))
+        before = self.kept(register, dtype)
+        after = self.combine(statement.op, before, value, dtype, register.lanes)
+        self.keep(register, after, dtype)
         self.forget((statement.name,))
 
     def combine(self, op: Op, left: str, right: str, dtype: DType, lanes: int) -> str:
@@ -193,8 +197,8 @@ class Statements(Values):
             self.text(value, register.lanes)
             for value, register in zip(statement.values, registers, strict=True)
         ]
-        for register, text in zip(registers, texts, strict=True):
-            self.keep(register, text)
+        for register, text, value in zip(registers, texts, statement.values, strict=True):
+            self.keep(register, text, value.dtype)
         self.forget(statement.names)
 
     # --- control -----------------------------------------------------------------------------
@@ -370,14 +374,17 @@ class Statements(Values):
     def lanes_kept(self) -> Generator[None]:
         """What is known of the lanes is afterwards as it was before."""
         lanes, var, varying = self.lanes, self.vector_var, self.varying
+        vector_lanes = self.vector_lanes
         grain, in_step, rows, fresh = self.grain, self.in_step, self.rows, self.fresh_lanes
         yield
         self.lanes, self.vector_var, self.varying = lanes, var, varying
+        self.vector_lanes = vector_lanes
         self.grain, self.in_step, self.rows, self.fresh_lanes = grain, in_step, rows, fresh
 
     def enter_lanes(self, loop: Loop, start: str, width: int, last: str, once_each: bool) -> None:
         """What follows is the body of a loop from `start` on in `width` lanes (see `run`)."""
         self.lanes, self.vector_var = width, loop.var
+        self.vector_lanes = loop.width // loop.chains
         self.varying = self.varying | {loop.var}
         self.rows = rows_in(loop.body) if self.target.vector_bytes >= SHORT else {}
         first = int(start) if start.isdigit() else loop.start.offset

@@ -135,16 +135,26 @@ class Values(Scopes):
 
     # --- registers ---------------------------------------------------------------------------
 
-    def kept(self, register: Register) -> str:
-        """What a register holds now."""
-        return self.b.value(f"load {register.type}, ptr {register.slot}")
+    def kept(self, register: Register, dtype: DType | None = None) -> str:
+        """What a register holds now: as it is, or a mask as booleans."""
+        text = self.b.value(f"load {register.type}, ptr {register.slot}")
+        if dtype in (None, register.dtype):
+            return text
+        return self.b.value(f"icmp ne {register.type} {text}, zeroinitializer")
 
-    def keep(self, register: Register, text: str) -> None:
+    def keep(self, register: Register, text: str, dtype: DType | None = None) -> None:
+        """Keep a value of the register's own type, or booleans as a mask."""
+        if dtype not in (None, register.dtype):
+            text = self.as_mask(register, text)
         self.b.line(f"store {register.type} {text}, ptr {register.slot}")
+
+    def as_mask(self, register: Register, text: str) -> str:
+        """Booleans as all bits of a lane or none."""
+        return self.b.value(f"sext {lanes_type('i1', register.lanes)} {text} to {register.type}")
 
     def read(self, read: Read) -> Value:
         register = self.registers[read.name]
-        return Value(self.kept(register), register.lanes)
+        return Value(self.kept(register, read.dtype), register.lanes)
 
     # --- elementwise -------------------------------------------------------------------------
 
