@@ -93,6 +93,11 @@ class Target:
         """Whether a device that runs grids is a processor."""
         return self.has(PROCESSOR)
 
+    def loads_masked(self, bits: int) -> bool:
+        """Whether an instruction loads lanes of so many bits of which some are off: of words with
+        vectors of 32 bytes, of less with those of 64."""
+        return self.vector_bytes >= (32 if bits >= 32 else 64)
+
     def short_lanes(self, bits: int) -> int:
         """Lanes of the shortest vector that a loop runs in."""
         return max(1, min(SHORT, self.vector_bytes) * 8 // max(bits, 16))

@@ -168,21 +168,30 @@ def test_pixels_and_channels_are_one_row(width: int, channels: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cpu", "dtype", "row"),
+    ("cpu", "dtype", "channels", "row"),
     [
-        ("x86-64-v4", "uint8", True),
-        ("x86-64-v3", "uint8", False),
-        ("x86-64-v3", "float32", True),
-        ("x86-64-v2", "float32", False),
+        ("x86-64-v4", "uint8", 8, True),
+        ("x86-64-v4", "bfloat16", 64, False),
+        ("x86-64-v4", "float32", 20, True),
+        ("x86-64-v3", "uint8", 5, True),
+        ("x86-64-v3", "float32", 16, False),
+        ("x86-64-v2", "float32", 3, True),
+        ("x86-64-v2", "float32", 8, False),
     ],
 )
-def test_only_where_loads_have_masks(cpu: str, dtype: str, row: bool) -> None:
-    assert ("row" in moved(pooled(lax.max, 0), numbers((200, 10, 5, 3), dtype), cpu=cpu)) == row
+def test_channels_that_fill_vectors_stay(cpu: str, dtype: str, channels: int, row: bool) -> None:
+    x = numbers((200, 10, 5, channels), dtype)
+    assert ("row" in moved(pooled(lax.max, 0), x, cpu=cpu)) == row
 
 
 def test_pixels_that_are_vectors_stay() -> None:
     assert "row" not in moved(pooled(lax.max, 0), numbers((200, 10, 5, 4)))
-    assert "row" not in moved(pooled(lax.max, 0), numbers((200, 10, 5, 8)))
+
+
+def test_windows_along_columns_stay() -> None:
+    """Their bounds are those of rows, which no lane asks."""
+    down = lambda x: lax.reduce_window(x, -np.inf, lax.max, (1, 3, 1, 1), (1, 1, 1, 1), "SAME")
+    assert "row" not in moved(down, numbers((200, 10, 5, 8)))
 
 
 def nearest(x: jax.Array) -> jax.Array:

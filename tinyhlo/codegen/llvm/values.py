@@ -30,6 +30,7 @@ from tinyhlo.codegen.llvm import (
     indices,
     interleave,
     known_places,
+    masked_rows,
     rare,
     rows_of_places,
     small_tables,
@@ -259,7 +260,7 @@ class Values(Scopes):
         if stride == 1 and self.scope.mask is None:
             return Value(self.load_lanes(e.memory, self.address(e.memory, e.index), lanes), lanes)
         if stride == 1:
-            return Value(self.masked_load(e.memory, self.mapped_address(e.memory, e.index)), lanes)
+            return Value(self.masked_load(e.memory, e.index), lanes)
         if stride == -1 and self.scope.mask is None:
             first = self.address(e.memory, e.index + (1 - lanes))
             text = self.load_lanes(e.memory, first, lanes)
@@ -316,10 +317,16 @@ class Values(Scopes):
         """Booleans are bytes in memory."""
         return convert(self.b, text, U8, BOOL, lanes) if dtype is BOOL else text
 
-    def masked_load(self, memory: Memory, address: str) -> str:
+    def masked_load(self, memory: Memory, index: Index) -> str:
+        """A vector of memory: the lanes that are active, zero in the others."""
         stored = U8 if memory.dtype is BOOL else memory.dtype
-        name = f"llvm.masked.load.{suffix(stored, self.lanes)}.p0"
-        return self.masked(name, memory.dtype, ("ptr", address))
+        loaded = masked_rows.load(self, memory, index)
+        if loaded is None:
+            name = f"llvm.masked.load.{suffix(stored, self.lanes)}.p0"
+            return self.masked(name, memory.dtype, ("ptr", self.mapped_address(memory, index)))
+        type_, mask = value_type(stored, self.lanes), self.scope.mask or ""
+        active = self.b.select(mask, loaded, "zeroinitializer", type_, self.lanes)
+        return self.from_stored(active, memory.dtype, self.lanes)
 
     def masked(self, name: str, dtype: DType, place: tuple[str, str]) -> str:
         """The lanes that are active, zero in the others; `place` is (type, text)."""

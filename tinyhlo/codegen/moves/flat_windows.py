@@ -1,4 +1,4 @@
-"""Windows over images of a few channels: pixels and their channels are one row.
+"""Windows over images whose channels fill no vectors: pixels and their channels are one row.
 
     for k in 5:                                       for kl in 15:
       for l in 3:                                       add0 = 0.0
@@ -8,8 +8,9 @@
                    ? x[k*3 + l + n*3 - 3] : 0.0)        y[kl] = add0
         y[k*3 + l] = add0
 
-Channels fill no vector. Pixels in lanes would collect their elements, or take them out of several
-vectors and put them back; along the row all that is read is neighbours.
+A few channels fill no vector, and eight bytes, or twenty floats, leave much of one idle. Pixels in
+lanes would collect their elements, or take them out of several vectors and put them back; along
+the row all that is read is neighbours.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tinyhlo.codegen.bodies import all_values, below, inside
-from tinyhlo.codegen.expressions import Guard, Load
+from tinyhlo.codegen.expressions import Guard, Load, index_free
 from tinyhlo.codegen.loops import Axis, Body, Loop, Statement, Store
 from tinyhlo.codegen.moves.basic import collapse_two
 from tinyhlo.codegen.moves.write_out import MOST_ITERATIONS, MOST_NODES, count_nodes, written_out
 from tinyhlo.codegen.walks import walk
+from tinyhlo.ir.index import Var
 from tinyhlo.target import Target
 
 QUAD = 128  # bits
-WITH_WORDS, WITH_BYTES = 32, 64  # bytes of vectors whose processors load these under masks
 
 
 def along_rows(body: Body, target: Target, moves: list[str]) -> Body:
@@ -34,7 +35,8 @@ def along_rows(body: Body, target: Target, moves: list[str]) -> Body:
     def move(statement: Statement) -> Statement:
         match statement:
             case Loop(axis=Axis.SERIAL, body=(Loop(axis=Axis.SERIAL) as inner,)):
-                if is_window_of_few(inner, target) and not are_quads(statement, inner):
+                fills = fills_vectors(inner, target) or are_quads(statement, inner)
+                if is_window(inner, statement.var) and not fills:
                     return as_row(statement, moves)
             case _:
                 pass
@@ -56,17 +58,23 @@ def as_row(loop: Loop, moves: list[str]) -> Loop:
     return replace(row, body=tuple(written_out(row.body)))
 
 
-def is_window_of_few(loop: Loop, target: Target) -> bool:
-    """Whether a loop that fills no vector reduces what lies within bounds, of a type that the
-    processor loads under masks: bytes and halves with the widest vectors only, words from 32 bytes
-    on."""
-    reduces = any(isinstance(s, Loop) and s.axis is Axis.REDUCE for s in loop.body)
-    if not reduces or loop.var.extent >= target.short_lanes(32):
+def is_window(loop: Loop, pixel: Var) -> bool:
+    """Whether a loop over channels reduces what lies within bounds along the pixels of a row."""
+    if not any(isinstance(s, Loop) and s.axis is Axis.REDUCE for s in loop.body):
         return False
-    nodes = list(walk(all_values(below(loop.body))))
-    bits = min((e.dtype.bits for e in nodes if isinstance(e, Load)), default=32)
-    masked = target.vector_bytes >= (WITH_WORDS if bits >= 32 else WITH_BYTES)
-    return masked and any(isinstance(e, Guard) for e in nodes)
+    return any(
+        pixel in index_free(condition.index)
+        for e in walk(all_values(below(loop.body)))
+        if isinstance(e, Guard)
+        for condition in e.conditions
+    )
+
+
+def fills_vectors(loop: Loop, target: Target) -> bool:
+    """Whether a loop is pairs of whole vectors."""
+    loads = (e for e in walk(all_values(below(loop.body))) if isinstance(e, Load))
+    bits = min((e.dtype.bits for e in loads), default=32)
+    return loop.var.extent % (2 * target.vector_bytes * 8 // max(bits, 8)) == 0
 
 
 def are_quads(loop: Loop, inner: Loop) -> bool:
