@@ -4,6 +4,7 @@ them, and windows over pixels of few channels. Results are held against XLA's.""
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +15,7 @@ from jax import lax
 from tests.codegen.test_borders import check, numbers
 from tinyhlo.codegen.lowering.fused import lower_fused
 from tinyhlo.codegen.moves.heuristics import choose_moves
-from tinyhlo.compiler import run_stages
+from tinyhlo.compiler import compile_module, run_stages
 from tinyhlo.config import Config
 from tinyhlo.runtime.processors import named_target
 from tinyhlo.schedule.program import Launch
@@ -184,14 +185,38 @@ def test_channels_that_fill_vectors_stay(cpu: str, dtype: str, channels: int, ro
     assert ("row" in moved(pooled(lax.max, 0), x, cpu=cpu)) == row
 
 
+@pytest.mark.parametrize("cpu", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize("dtype", ["uint8", "bool", "bfloat16", "float32"])
+def test_few_channels_of_any_type_run_in_lanes(dtype: str, cpu: str) -> None:
+    """Windows with steps, whose pixels are no row: 12 bytes are two vectors, as 12 floats are."""
+    window, steps = (1, 3, 3, 1), (1, 2, 2, 1)
+    x = numbers((20, 9, 9, 12), dtype)
+    pool = lambda x: lax.reduce_window(  # noqa: E731
+        x, np.array(0, x.dtype)[()], lax.max, window, steps, "SAME"
+    )
+    assert " in 12 vector 8" in moved(pool, x, cpu=cpu)
+    check(pool, x)
+
+
+@pytest.mark.parametrize("cpu", ["x86-64-v2", "x86-64-v3"])
+@pytest.mark.parametrize("dtype", ["uint8", "bool", "bfloat16", "float16", "int16"])
+@pytest.mark.parametrize(("rows", "width"), [(3, 64), (70, 31), (1, 300), (2, 1000)])
+def test_masks_without_an_instruction(rows: int, width: int, dtype: str, cpu: str) -> None:
+    """Windows reach over both ends of memory, by a few elements and by more than a vector."""
+    x = (np.random.default_rng(0).normal(size=(rows, width)) * 2).astype(jnp.dtype(dtype))
+    for reach in (1, 40):
+        pool = partial(
+            lax.reduce_window, init_value=np.array(0, x.dtype)[()], computation=lax.max,
+            window_dimensions=(3, 3), window_strides=(1, 1), padding=((1, 1), (reach, reach)),
+        )  # fmt: skip
+        text = jax.jit(pool).lower(x).as_text()
+        assert "llvm.masked.load" not in str(run_stages(text, Config(cache=0, cpu=cpu)).compiled)
+        (found,) = compile_module(text, Config(cache=0, cpu=cpu))(x)
+        np.testing.assert_array_equal(found, jax.jit(pool)(x))
+
+
 def test_pixels_that_are_vectors_stay() -> None:
     assert "row" not in moved(pooled(lax.max, 0), numbers((200, 10, 5, 4)))
-
-
-def test_windows_along_columns_stay() -> None:
-    """Their bounds are those of rows, which no lane asks."""
-    down = lambda x: lax.reduce_window(x, -np.inf, lax.max, (1, 3, 1, 1), (1, 1, 1, 1), "SAME")
-    assert "row" not in moved(down, numbers((200, 10, 5, 8)))
 
 
 def nearest(x: jax.Array) -> jax.Array:

@@ -14,7 +14,7 @@ from tinyhlo.codegen.llvm.kernel import render_kernel
 from tinyhlo.codegen.lowering.fused import lower_fused
 from tinyhlo.codegen.moves.heuristics import choose_moves
 from tinyhlo.ir.build import elementwise, full, param, reduce
-from tinyhlo.ir.dtypes import I32
+from tinyhlo.ir.dtypes import BOOL, F64, I32, U8, DType
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.joining import join
 from tinyhlo.ir.ops import Op
@@ -100,3 +100,18 @@ def test_no_exponential_of_a_row_is_computed_alone() -> None:
     text = str(render_kernel(choose_moves(lower_fused(kernel), here), here, "row", False, {}))
     assert re.search(r"fma\.v8f32|fmul <8 x float>", text) or here.vector_bytes != 32
     assert not re.search(r"fma\.f32|fmul float", text)
+
+
+@pytest.mark.parametrize("cpu", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize("dtype", [BOOL, U8, F32, F64])
+def test_booleans_of_columns_are_masks(cpu: str, dtype: DType) -> None:
+    """Vectors of i1 that one turn hands to the next would be packed and unpacked, but for
+    processors that have registers for them."""
+    x = param(0, (5, 300), dtype)
+    bits = x if dtype is BOOL else elementwise(Op.LT, full(0, x.shape, dtype), x)
+    graph = Graph((x.type,), tuple(reduce(op, bits, (0,)) for op in (Op.AND, Op.OR, Op.XOR)))
+    here = named_target(cpu, threads=1)
+    loops = choose_moves(lower_fused(Kernel("columns", graph)), here)
+    text = str(render_kernel(loops, here, "columns", False, {}))
+    assert ("alloca <" in text and "x i1>, align" in text) == (cpu == "x86-64-v4")
+    check(graph, [(normal(5, 300) * 2).astype(dtype.numpy)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,10 @@ from jax import lax
 
 from tinyhlo.compiler import compile_module
 from tinyhlo.config import Config
+from tinyhlo.import_stablehlo import import_module
+from tinyhlo.ir.graph import Reduce
+from tinyhlo.ir.ops import Op
+from tinyhlo.ir.simplify import simplify
 
 Combiner = Callable[[jax.Array, jax.Array], jax.Array]
 
@@ -93,3 +98,30 @@ def test_running_logarithms_of_complex_sums(shape: tuple[int, int], reverse: boo
     sums = np.cumsum(terms[:, ::-1], 1)[:, ::-1] if reverse else np.cumsum(terms, 1)
     np.testing.assert_allclose(np.exp(np.asarray(found, "c16")), sums, rtol=2e-5)
     assert np.isfinite(jnp.asarray(found)).all()
+
+
+@pytest.mark.parametrize(
+    ("size", "stride", "padding", "terms"),
+    [
+        ((16, 16), (16, 16), "VALID", 1),
+        ((5, 4), (5, 7), "VALID", 1),
+        ((3, 3), (2, 2), "SAME", 4),
+        ((7, 3), (2, 3), [(2, 3), (1, 2)], 4),
+        ((4, 2), (9, 50), [(1, 0), (0, 3)], 1),
+        ((3, 3), (1, 1), "SAME", 9),
+    ],
+)
+def test_an_element_asks_the_windows_that_may_cover_it(
+    size: tuple[int, int], stride: tuple[int, int], padding: Any, terms: int
+) -> None:
+    """The gradient of a maximum: not every offset of a window."""
+
+    def largest(x: jax.Array) -> jax.Array:
+        return (lax.reduce_window(x, -jnp.inf, lax.max, size, stride, padding) ** 2).sum()
+
+    gradient, x = jax.grad(largest), np.random.default_rng(0).permutation(34 * 41).astype("f4")
+    x = x.reshape(34, 41)
+    same_as_xla(gradient, x)
+    graph = simplify(import_module(jax.jit(gradient).lower(x).as_text()).graph)
+    sums = [n for n in graph.nodes() if isinstance(n, Reduce) and n.op is Op.ADD and n.shape]
+    assert sum(n.inputs[0].type.size // n.type.size for n in sums) == (terms if terms > 1 else 0)

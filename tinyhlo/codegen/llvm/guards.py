@@ -14,7 +14,7 @@ from tinyhlo.codegen.expressions import Expression, Guard, Literal, Load, atom_f
 from tinyhlo.codegen.llvm import indices
 from tinyhlo.codegen.llvm.types import lanes_type, literal_text, scalar_type, splat, value_type
 from tinyhlo.codegen.scopes import Value
-from tinyhlo.ir.dtypes import BOOL
+from tinyhlo.ir.dtypes import BOOL, U8
 from tinyhlo.ir.index import Condition, Index, Var
 
 if TYPE_CHECKING:
@@ -39,16 +39,16 @@ def guard(v: Values, e: Guard) -> Value:
 
 def is_row(v: Values, e: Load) -> bool:
     """Whether one vector of memory holds all lanes."""
-    varying = v.is_varying(e.free) and e.dtype is not BOOL
-    return varying and v.scope.mask is None and indices.stride(v, e.index) == 1
+    return v.is_varying(e.free) and v.scope.mask is None and indices.stride(v, e.index) == 1
 
 
 def load_either(v: Values, condition: str, e: Load, other: Literal) -> Value:
     """A vector of memory, or of a constant in memory: the address is selected, not the value, so
     that windows over padded rows are straight-line code."""
     dtype, lanes = e.dtype, v.lanes
-    name, type_ = f"@lanes.{dtype.name}.{other.bits}.{lanes}", value_type(dtype, lanes)
-    text = splat(literal_text(other.bits, dtype), scalar_type(dtype), lanes)
+    name, stored = f"@lanes.{dtype.name}.{other.bits}.{lanes}", U8 if dtype is BOOL else dtype
+    type_ = value_type(stored, lanes)
+    text = splat(literal_text(other.bits, stored), scalar_type(stored), lanes)
     v.b.declarations[name] = f"{name} = private constant {type_} {text}"
     address = v.address(e.memory, e.index)
     place = v.b.value(f"select i1 {condition}, ptr {address}, ptr {name}")
