@@ -26,7 +26,7 @@ def looked_up(entries: int, dtype: DType, place: DType) -> Graph:
 
 @pytest.mark.parametrize("place", [U8, I32, I64], ids=str)
 @pytest.mark.parametrize("dtype", [F32, I32, U32, F64, I64, U8, I8, I16, F16, BF16], ids=str)
-@pytest.mark.parametrize("entries", [1, 2, 5, 8, 11, 16, 17, 32, 33, 64, 127])
+@pytest.mark.parametrize("entries", [1, 2, 5, 8, 11, 16, 17, 32, 33, 64, 127, 255, 256])
 def test_every_entry(entries: int, dtype: DType, place: DType) -> None:
     graph = looked_up(entries, dtype, place)
     skip_without_f64(graph)
@@ -81,6 +81,8 @@ def test_the_instruction_of_a_row(dtype: DType, processor: str, instruction: str
         (32, F32, "vpermi2var.ps"),
         (8, F64, "permvar.df"),
         (16, I64, "vpermi2var.q"),
+        (64, F32, "vpermi2var.ps"),
+        (128, BF16, "vpermi2var.hi"),
     ],
 )
 def test_the_instruction(entries: int, dtype: DType, instruction: str) -> None:
@@ -109,5 +111,5 @@ def test_zeros_between_entries(entries: int, step: int) -> None:
 
 def test_larger_tables_stay_in_memory() -> None:
     there = named_target("x86-64-v4", threads=2)
-    loops = choose_moves(lower_fused(Kernel("looked_up", looked_up(33, F32, I32))), there)
+    loops = choose_moves(lower_fused(Kernel("looked_up", looked_up(65, F32, I32))), there)
     assert "perm" not in str(render_kernel(loops, there, "looked_up", False, {}))

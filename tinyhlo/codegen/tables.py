@@ -17,7 +17,7 @@ from tinyhlo.ir.index import ZERO, Atom, Index
 from tinyhlo.records import dataclass
 from tinyhlo.target import Target
 
-MOST_BITS = 1024  # of two registers
+MOST_BITS = 2048  # of four registers
 INTEGERS = (16, 32, 64)  # bits of what is loaded as one number
 
 
@@ -33,7 +33,7 @@ class Table:
 def table_of(
     memory: Memory, where: Index, differs: Callable[[Atom], bool], target: Target
 ) -> Table | None:
-    """The elements among which those at an index are, where they fit two registers."""
+    """The elements among which those at an index are, where they fit four registers."""
     bits, (least, most) = memory.dtype.bits, where.bounds
     if not (0 < target.permutes <= bits and memory.constant):
         return None

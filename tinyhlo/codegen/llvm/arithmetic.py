@@ -324,8 +324,16 @@ def look_up(b: Builder, op: Op, text: str, operand: DType, dtype: DType, lanes: 
 def permuted(
     b: Builder, tables: Sequence[str], text: str, operand: DType, dtype: DType, lanes: int
 ) -> str:
-    """Elements of a table that fills one register or two."""
+    """Elements of a table that fills up to four registers: an instruction takes them from two, and
+    heeds no more of a place than it needs."""
     whole = 512 // dtype.bits
+    if len(tables) > 2:
+        near, far = (
+            permuted(b, pair, text, operand, dtype, lanes) for pair in (tables[:2], tables[2:])
+        )
+        type_, limit = value_type(operand, lanes), splat(str(2 * whole), f"i{operand.bits}", lanes)
+        is_near = b.value(f"icmp ult {type_} {text}, {limit}")
+        return b.select(is_near, near, far, value_type(dtype, lanes), lanes)
     vector, order = value_type(dtype, whole), value_type(operand, whole)
     name = PERMUTES[dtype.bits, dtype.is_float][len(tables) - 1]
 
