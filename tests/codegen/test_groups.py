@@ -116,17 +116,14 @@ def test_places_that_are_divided_out_are_packed_by_vectors_along_the_rows(
 
 @pytest.mark.parametrize("dtype", [I8, BF16])
 def test_images_by_channels_in_groups(dtype: DType) -> None:
-    """3x3, NCHW, two groups of eight channels: each has them innermost in its box, which is turned
-    by squares of eight."""
+    """3x3, NCHW, two groups of eight channels: each has them innermost in its box."""
     sums = I32 if dtype is I8 else F32
     x, w = build.param(0, (2, 16, 12, 20), dtype), build.param(1, (2, 16, 8, 3, 3), dtype)
     windows = build.window(build.cast(x, sums), (1, 1, 3, 3), (1, 1, 1, 1), (1, 1, 1, 1))
     left, shape = build.reshape(windows, (2, 2, 8, 10, 18, 3, 3)), (2, 2, 16, 10, 18, 8, 3, 3)
     factors = product(left, (0, 1, 5, 3, 4, 6, 7), build.cast(w, sums), (1, 2, 5, 6, 7), shape)
     graph = Graph((x.type, w.type), (build.reduce(Op.ADD, factors, (5, 6, 7)),))
-    loops = lower_contraction(Kernel("kernel", graph), WIDE, Moves())
-    assert loops is not None and "left staged" in loops.moves
-    assert "for b3 in 20 vector 8" in str(loops)
+    assert "left staged" in moves(graph)
     if dtype is BF16:
         assert_close_to_float(graph)
         return

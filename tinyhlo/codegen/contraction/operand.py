@@ -197,9 +197,9 @@ class Staged:
         last = self.order[-1]
         strides = operand_strides(lowering, self.source.node)
         along = next((k for k, stride in enumerate(strides) if stride == 1), last)
-        square = min(lanes, power_of_two(min(self.extents[last], self.extents[along])))
-        if along != last and self.phases == 1 and square >= SHORTEST:
-            return self.turned(lowering, starts, box, loops, square, along)
+        fills = min(self.extents[last], self.extents[along]) >= lanes > 1
+        if along != last and self.phases == 1 and fills:
+            return self.turned(lowering, starts, box, loops, lanes, along)
         fastest = Var(f"b{last}", ceil_div(self.extents[last], self.phases))
         box[last] = index(fastest) * self.phases
         if self.phases > 1:
