@@ -181,7 +181,7 @@ def test_what_gathers_quickly_gathers(dtype: DType, instruction: bool) -> None:
     assert ("masked.gather" in text) == instruction
 
 
-@pytest.mark.parametrize(("dtype", "instruction"), [(F32, True), (BF16, False), (U8, False)])
+@pytest.mark.parametrize(("dtype", "instruction"), [(F32, True), (BF16, False), (BOOL, False)])
 def test_what_no_instruction_gathers_under_a_mask_is_loaded_lane_by_lane(
     dtype: DType, instruction: bool
 ) -> None:
