@@ -7,12 +7,15 @@ import pytest
 
 from tests.codegen.harness import assert_close, run_kernel
 from tests.codegen.test_contraction import convolution, product
-from tests.codegen.test_dots import extremes, matrices, moves
+from tests.codegen.test_dots import WIDE, extremes, matrices, moves
+from tinyhlo.codegen.choices import Moves
+from tinyhlo.codegen.contraction.lower import lower_contraction
 from tinyhlo.ir import build
 from tinyhlo.ir.dtypes import BF16, F32, I8, I16, I32, U8, DType
 from tinyhlo.ir.graph import Graph
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.ops import Op
+from tinyhlo.schedule.program import Kernel
 
 
 def convolved(channels: int, dtype: DType, sums: DType, skipped: int = 0) -> Graph:
@@ -85,3 +88,45 @@ def test_groups_of_channels(dtype: DType, staged: bool) -> None:
         inputs = [extremes(t.shape, dtype, k) for k, t in enumerate(graph.params)]
         (got,), (want,) = run_kernel(graph, *inputs), run_graph(graph, inputs)
         np.testing.assert_array_equal(got, want)
+    else:
+        assert_close_to_float(graph)
+
+
+def assert_close_to_float(graph: Graph) -> None:
+    generator = np.random.default_rng(0)
+    inputs = [generator.standard_normal(t.shape).astype(BF16.numpy) for t in graph.params]
+    (got,), (want,) = run_kernel(graph, *inputs), run_graph(graph, inputs)
+    assert_close(got, want, 1e-5)
+
+
+@pytest.mark.parametrize(("padding", "stride"), [(0, 1), (2, 1), (2, 2)])
+def test_places_that_are_divided_out_are_packed_by_vectors_along_the_rows(
+    padding: int, stride: int
+) -> None:
+    """A window of one channel, whose columns are no pairs: no row of a tile is written out."""
+    x, w = build.param(0, (2, 21, 24, 1), BF16), build.param(1, (5, 5, 1, 32), BF16)
+    total = convolution(build.cast(x, F32), build.cast(w, F32), padding, stride)
+    graph = Graph((x.type, w.type), (total,))
+    loops = lower_contraction(Kernel("kernel", graph), WIDE, Moves())
+    assert loops is not None and "left packed" in loops.moves
+    text = str(loops)
+    assert " vector 8:" in text and text.count(" left[group") == 2  # a pair
+    assert_close_to_float(graph)
+
+
+@pytest.mark.parametrize("dtype", [I8, BF16])
+def test_images_by_channels_in_groups(dtype: DType) -> None:
+    """3x3, NCHW, two groups of eight channels: each has them innermost in its box."""
+    sums = I32 if dtype is I8 else F32
+    x, w = build.param(0, (2, 16, 12, 20), dtype), build.param(1, (2, 16, 8, 3, 3), dtype)
+    windows = build.window(build.cast(x, sums), (1, 1, 3, 3), (1, 1, 1, 1), (1, 1, 1, 1))
+    left, shape = build.reshape(windows, (2, 2, 8, 10, 18, 3, 3)), (2, 2, 16, 10, 18, 8, 3, 3)
+    factors = product(left, (0, 1, 5, 3, 4, 6, 7), build.cast(w, sums), (1, 2, 5, 6, 7), shape)
+    graph = Graph((x.type, w.type), (build.reduce(Op.ADD, factors, (5, 6, 7)),))
+    assert "left staged" in moves(graph)
+    if dtype is BF16:
+        assert_close_to_float(graph)
+        return
+    inputs = [extremes(t.shape, dtype, k) for k, t in enumerate(graph.params)]
+    (got,), (want,) = run_kernel(graph, *inputs), run_graph(graph, inputs)
+    np.testing.assert_array_equal(got, want)

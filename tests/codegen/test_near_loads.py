@@ -181,6 +181,24 @@ def test_what_gathers_quickly_gathers(dtype: DType, instruction: bool) -> None:
     assert ("masked.gather" in text) == instruction
 
 
+@pytest.mark.parametrize(("dtype", "instruction"), [(F32, True), (BF16, False), (BOOL, False)])
+def test_what_no_instruction_gathers_under_a_mask_is_loaded_lane_by_lane(
+    dtype: DType, instruction: bool
+) -> None:
+    """A table looked up at the places of a row that has padding before it: LLVM would jump around
+    each lane of 8 or 16 bits."""
+    table, places = param(0, (256,), dtype), param(1, (1000,), I32)
+    padded = pad(gather(table, (places,)), scalar(1, dtype), (3,), (0,))
+    graph = Graph((table.type, places.type), (elementwise(Op.TANH, cast(padded, F32)),))
+    random = np.random.default_rng(2)
+    values = random.integers(0, 200, 256).astype(dtype.numpy)
+    check(graph, [values, random.integers(0, 256, 1000).astype("i4")])
+    there = named_target("x86-64-v4", threads=2)
+    loops = choose_moves(lower_fused(Kernel("table", graph)), there)
+    text = str(render_kernel(loops, there, "table", False, {}))
+    assert ("masked.gather" in text) == instruction
+
+
 @pytest.mark.parametrize("processor", ["x86-64-v3", "x86-64-v4"])
 def test_places_that_are_bytes_do_not_go_through_vectors(processor: str) -> None:
     """A table of 300 floats looked up by bytes: both are loaded one by one."""

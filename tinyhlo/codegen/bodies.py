@@ -323,6 +323,8 @@ def reads_results(body: Body) -> bool:
     loads = walk((s.value for s in stores), lambda e: e.loads > 0)
     if not any(isinstance(e, Load) and e.memory in written for e in loads):
         return False
+    if len(written) == 1:
+        return True
     return any(load.memory == s.memory for s in stores for load in loads_of(s.value))
 
 

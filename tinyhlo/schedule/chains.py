@@ -55,10 +55,6 @@ def join_transform_chain(last: Cluster, dataflow: Dataflow, target: Target) -> N
         return
     if len(chain) != 1 or find_transform(chain[0]) is None:
         return
-
-    def stop(node: Node) -> bool:
-        return is_leaf(node) or node in dataflow.producer
-
     while True:
         before = dataflow.producers(last.by_item[chain[0]]) - {last}
         if len(before) != 1:
@@ -68,7 +64,10 @@ def join_transform_chain(last: Cluster, dataflow: Dataflow, target: Target) -> N
         if len(sums) != len(cluster.items) or not dataflow.is_private(cluster, {last, cluster}):
             return
         longer = [*sums, *chain]
-        if len(longer) > MAX_STAGES or find_chain(longer, stop, target) is None:
+        if len(longer) > MAX_STAGES:
+            return
+        every = cluster.by_item | last.by_item
+        if find_chain(longer, every.__getitem__, target) is None:
             return
         after = {item: last.by_item[item] for item in last.items if item not in chain}
         if any(sums[-1] in reads for reads in after.values()):

@@ -12,11 +12,11 @@ The passes of a Fourier transform are such a chain, whoever wrote them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
-from tinyhlo.ir.graph import Node, Reduce
+from tinyhlo.ir.graph import Node, Param, Reduce
 from tinyhlo.ir.index import Index, Remainder, Var, index, linear
 from tinyhlo.ir.transform import Transform, find_transform
 from tinyhlo.ir.views import Indices
@@ -26,6 +26,7 @@ from tinyhlo.target import Target
 
 MOST_APART = 2  # elements along an axis that memory runs along: parts of complex numbers lie so
 MIN_BLOCK, MAX_BLOCK = 8, 32  # elements of such an axis in a tile: whole cache lines
+Reads = Mapping[Node, set[Indices]]  # at which indices a sum reads each value
 WARP_BYTES, GROUP_BYTES = 4 << 10, 16 << 10  # of a tile that a warp, or a whole group, works on
 
 
@@ -54,8 +55,20 @@ class Chain:
         )
 
 
-def find_chain(nodes: Sequence[Node], stop: Callable[[Node], bool], target: Target) -> Chain | None:
-    """The chain of `nodes`, first to last; `stop` holds for values in memory."""
+def chain_of(nodes: Sequence[Node], target: Target) -> Chain | None:
+    """The chain of the sums of a kernel, first to last."""
+    stop = {*nodes}
+
+    def reads_of(node: Node) -> Reads:
+        return access(node, lambda n: n in stop or isinstance(n, Param))
+
+    return find_chain(nodes, reads_of, target)
+
+
+def find_chain(
+    nodes: Sequence[Node], reads_of: Callable[[Node], Reads], target: Target
+) -> Chain | None:
+    """The chain of `nodes`, first to last; a sum reads others of them and what is in memory."""
     stages: list[Stage] = []
     for node in nodes:
         transform = find_transform(node)
@@ -65,12 +78,9 @@ def find_chain(nodes: Sequence[Node], stop: Callable[[Node], bool], target: Targ
     if len(nodes) == 1:
         alone = (None,) * len(nodes[0].shape)
         return Chain((replace(stages[0], shared=alone),), {}, {})
-    reads: list[dict[Node, set[Indices]]] = []
-    for number, node in enumerate(nodes):
-        before = nodes[number - 1] if number else None
-        reads.append(access(node, lambda n, before=before: n is before or stop(n)))
-        inside = [n for n in nodes[:number] if n in reads[number]]
-        if inside != ([before] if number else []):
+    reads = list(map(reads_of, nodes))
+    for number, read in enumerate(reads):
+        if [n for n in nodes[:number] if n in read] != list(nodes[max(number - 1, 0) : number]):
             return None
     stages = share_axes(stages, reads)
     last = stages[-1]
@@ -110,7 +120,7 @@ def different_rows(rows: Iterable[Index], variables: Sequence[Var]) -> tuple[int
     return tuple(found)
 
 
-def share_axes(stages: Sequence[Stage], reads: Sequence[dict[Node, set[Indices]]]) -> list[Stage]:
+def share_axes(stages: Sequence[Stage], reads: Sequence[Reads]) -> list[Stage]:
     """The stages with, for each of their own axes, the axis of the last at which alone it is
     read."""
     found = [stages[-1].shared]
@@ -129,7 +139,7 @@ def share_axes(stages: Sequence[Stage], reads: Sequence[dict[Node, set[Indices]]
     ]
 
 
-def near_axes(stages: Sequence[Stage], reads: dict[Node, set[Indices]]) -> set[int]:
+def near_axes(stages: Sequence[Stage], reads: Reads) -> set[int]:
     """Shared axes along which memory runs, where the chain reads or where it writes."""
     near: set[int] = set()
     result = stages[-1].node

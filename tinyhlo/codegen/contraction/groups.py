@@ -12,6 +12,7 @@ every element of the left operand would be copied from a place that has to be di
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tinyhlo.codegen.contraction.cut import MAX_DEPTH, split_depth
@@ -59,19 +60,21 @@ def with_channels_last(layout: Layout, form: Form, left: Source) -> Layout:
     c = layout.contraction
     if c.left.shape[c.k[-1]] % form.group == 0:
         return layout
-    whole = [k for k in c.k if c.left.shape[k] % form.group == 0 and walks_alone(left, k)]
+    whole = [k for k in c.k if c.left.shape[k] % form.group == 0 and walks_alone(left, k, c.batch)]
     if not whole:
         return layout
     order = (*(k for k in c.k if k != whole[-1]), whole[-1])
     return replace(layout, contraction=replace(c, k=order))
 
 
-def walks_alone(source: Source, axis: int) -> bool:
-    """Whether an axis of the product walks along one of the source's, on which no other does."""
+def walks_alone(source: Source, axis: int, batch: Sequence[int] = ()) -> bool:
+    """Whether an axis of the product walks along one of the source's, on which no other does but
+    those of a batch."""
     along = source.axis_along(axis)
     if along is None:
         return False
-    return all(k == axis for k, step in source.index[along].coefficients.items() if step)
+    steps = source.index[along].coefficients.items()
+    return all(k == axis or k in batch for k, step in steps if step)
 
 
 def filled(node: Node, axis: int, more: int) -> Node:

@@ -24,6 +24,7 @@ from tinyhlo.codegen.contraction.plan import Plan
 from tinyhlo.codegen.expressions import Expression, Guard, Memory, literal
 from tinyhlo.codegen.loops import Axis, Bind, Body, Loop, Store, nested
 from tinyhlo.codegen.lowering.fused import Lowering
+from tinyhlo.codegen.walks import loads_of
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import Node
 from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index, linear, unravel
@@ -243,6 +244,13 @@ def along_depth(frame: Frame, depth: Depth, source: Source | None) -> Var | None
     )
 
 
+def is_divided(stores: Sequence[Store], along: Var, lanes: int) -> bool:
+    """Whether the places of neighbours along the depth have to be divided out, as those of windows
+    whose columns are no whole groups."""
+    loads = (load for store in stores for load in loads_of(store.value))
+    return any(load.index.coefficient(along, lanes) is None for load in loads)
+
+
 def existing(depth: Depth, member: int, value: Expression) -> Expression:
     """Zero for members of the last group that lie beyond the depth."""
     if not depth.inside or depth.inside[member].always:
@@ -251,7 +259,7 @@ def existing(depth: Depth, member: int, value: Expression) -> Expression:
 
 
 def pack_left(frame: Frame, memory: Memory) -> Body:
-    """By vectors along the depth, or along the rows where neighbours lie there."""
+    """By vectors along the depth; along the rows where neighbours lie there, or along neither."""
     plan, form = frame.plan, frame.plan.form
     tile, r = Var("tile", plan.row_tiles), Var("r", plan.rows)
     base = frame.tile_start(tile)
@@ -282,6 +290,10 @@ def pack_left(frame: Frame, memory: Memory) -> Body:
         body = by_all(frame, tiles(nested([r, *outer], (row,))))
     else:
         *outer, along = (depth := depth_of(plan, form.group)).loops
+        if is_divided(stores(depth, ZERO), along, plan.lanes):
+            lanes = power_of_two(min(plan.rows, plan.lanes))
+            rows = vector_loop(r, nested(depth.loops, stores(depth, index(r))), lanes)
+            return by_all(frame, tiles((rows,)))
         columns = tuple(s for row in range(plan.rows) for s in stores(depth, constant(row)))
         body = by_all(frame, tiles(nested(outer, (vector_loop(along, columns, plan.lanes),))))
     if not form.of_matrices or plan.depth == plan.k.positions:

@@ -33,11 +33,11 @@ from tinyhlo.codegen.loops import (
 from tinyhlo.codegen.lowering.fused import Lowering
 from tinyhlo.codegen.transform.lower import ChainBuilder
 from tinyhlo.codegen.transform.rows import Part
-from tinyhlo.ir.graph import MultiReduce, Param, Reduce
+from tinyhlo.ir.graph import MultiReduce, Reduce
 from tinyhlo.ir.index import Condition, Var, index
 from tinyhlo.numbers import ceil_div, power_of_two
 from tinyhlo.schedule.program import Kernel
-from tinyhlo.schedule.transform_chain import Stage, find_chain
+from tinyhlo.schedule.transform_chain import Stage, chain_of
 from tinyhlo.target import Target
 
 LONG = 8  # points of a row, from which one more fits what a group shares
@@ -48,7 +48,7 @@ def lower_transform(kernel: Kernel, target: Target) -> LoopProgram | None:
     sums = [n for n in kernel.graph.nodes() if isinstance(n, (Reduce, MultiReduce))]
     if not sums or kernel.in_place or target.is_processor:
         return None
-    chain = find_chain(sums, lambda node: isinstance(node, Param), target)
+    chain = chain_of(sums, target)
     return None if chain is None else TileBuilder(kernel, chain, target, Moves()).program()
 
 

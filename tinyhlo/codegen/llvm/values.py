@@ -347,9 +347,11 @@ class Values(Scopes):
         return place.isdigit()
 
     def gather(self, e: Load) -> str:
-        addresses = self.lane_by_lane(e) if self.scope.mask is None else []
-        if addresses:
+        mask = self.scope.mask
+        if mask is None and (addresses := self.lane_by_lane(e)):
             return self.collected(e, addresses)
+        if mask is not None and self.b.masks and e.dtype.itemsize < 4:
+            return self.collected_under(mask, e)
         stored = U8 if e.dtype is BOOL else e.dtype
         lanes = self.lanes
         index, wide = indices.lanes(self, e.index)
@@ -359,6 +361,17 @@ class Values(Scopes):
         )
         name = f"llvm.masked.gather.{suffix(stored, lanes)}.v{lanes}p0"
         return self.masked(name, e.dtype, (lanes_type("ptr", lanes), pointers))
+
+    def collected_under(self, mask: str, e: Load) -> str:
+        """A load a lane where no instruction gathers: element 0 in lanes that are off. LLVM would
+        jump around each, which is as fast only where masks are vectors."""
+        index, wide = indices.lanes(self, e.index)
+        places = self.b.select(
+            mask, index, "zeroinitializer", value_type(wide, self.lanes), self.lanes
+        )
+        found = self.collected(e, self.taken_out(e.memory, places, wide))
+        type_ = value_type(e.dtype, self.lanes)
+        return self.b.select(mask, found, "zeroinitializer", type_, self.lanes)
 
     def lane_by_lane(self, e: Load) -> list[str]:
         """The addresses of all lanes, where one load a lane takes less time than an instruction
@@ -379,8 +392,11 @@ class Values(Scopes):
         return self.lane_addresses(e.memory, e.index)
 
     def lane_addresses(self, memory: Memory, where: Index) -> list[str]:
+        """Those of all lanes at an index."""
+        return self.taken_out(memory, *indices.lanes(self, where))
+
+    def taken_out(self, memory: Memory, index: str, wide: DType) -> list[str]:
         """The addresses of all lanes, taken out of a vector of places."""
-        index, wide = indices.lanes(self, where)
         vector, scalar = value_type(wide, self.lanes), value_type(wide, 1)
         found: list[str] = []
         for k in range(self.lanes):

@@ -37,11 +37,11 @@ from tinyhlo.codegen.moves.basic import collapse
 from tinyhlo.codegen.moves.parallel import PARALLEL_WORK, parallelised
 from tinyhlo.codegen.transform.rows import NetworkLowering, Part, whole
 from tinyhlo.codegen.walks import walk
-from tinyhlo.ir.graph import MultiReduce, Node, Param, Reduce
+from tinyhlo.ir.graph import MultiReduce, Node, Reduce
 from tinyhlo.ir.index import ZERO, Index, Var, index, unravel
 from tinyhlo.numbers import ceil_div
 from tinyhlo.schedule.program import Kernel
-from tinyhlo.schedule.transform_chain import Chain, Stage, find_chain
+from tinyhlo.schedule.transform_chain import Chain, Stage, chain_of
 from tinyhlo.target import NEAR, Target
 
 SHORTEST = 16  # bytes of a vector: of four points of a transform, which lie at strides
@@ -53,7 +53,7 @@ def lower_transform(kernel: Kernel, target: Target, moves: Moves) -> LoopProgram
     sums = [n for n in kernel.graph.nodes() if isinstance(n, (Reduce, MultiReduce))]
     if not sums or kernel.in_place:
         return None
-    chain = find_chain(sums, lambda node: isinstance(node, Param), target)
+    chain = chain_of(sums, target)
     if chain is None:
         return None
     tried = Moves(moves.asked)
