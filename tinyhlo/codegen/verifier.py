@@ -84,11 +84,11 @@ def outside(body: Body, whole: frozenset[Var]) -> Iterator[str]:
     """Places outside of memory that a body uses whatever its data is, inside of loops over these
     variables, from the first number to the last."""
     for statement in body:
+        own = statement.depth if isinstance(statement, TileProduct) else ()
         for memory, where in surely_used(statement):
             low, high = where.bounds
-            if whole.issuperset(atom for atom, _ in where.terms) and not (
-                0 <= low and high < memory.size
-            ):
+            known = whole.union(own).issuperset(atom for atom, _ in where.terms)
+            if known and (low < 0 or high >= memory.size):
                 yield f"{name_of(statement)} uses {memory.name}[{where}] of {memory.size}"
         if isinstance(statement, Loop) and statement.trip_count:
             var, all_of_it = statement.var, statement.start == ZERO and statement.count is None
@@ -96,11 +96,18 @@ def outside(body: Body, whole: frozenset[Var]) -> Iterator[str]:
 
 
 def surely_used(statement: Statement) -> list[Place]:
-    """The places that a statement itself loads and stores, none of a value under a guard."""
+    """The places that a statement itself loads and stores, none of a value under a guard; of
+    vectors the first and the last lane."""
     used = [(load.memory, load.index) for load in plain_loads(values_in(statement))]
     match statement:
         case Store(memory=memory, index=index):
             used.append((memory, index))
+        case TileProduct(left=left, right=right, tile=tile, lanes=lanes, group=group):
+            used += [(left, row + statement.left_step) for row in statement.left_rows]
+            last = (len(statement.left_rows) - 1) * statement.tile_row + lanes - 1
+            used += [(tile, start + k) for start in statement.tile_vectors for k in (0, last)]
+            starts = [start + statement.right_step for start in statement.right_vectors]
+            used += [(right, at + k) for at in starts for k in (0, lanes * group - 1) if right]
         case _:
             pass
     return used

@@ -24,7 +24,7 @@ def load(v: Values, e: Load) -> str | None:
     if var is None or v.scope.mask is not None or not v.variables[var].isdigit():
         return None
     varying = tuple(term for term in e.index.terms if v.is_varying(atom_free(term[0])))
-    if any(atom_free(atom) != {var} for atom, _ in varying):  # registers have lanes, too
+    if any(atom_free(atom) - {var} for atom, _ in varying):  # registers have lanes, too
         return None
     first, count = int(v.variables[var]), v.lanes
     places = [substitute(Index(0, varying), {var: constant(first + k)}) for k in range(count)]
