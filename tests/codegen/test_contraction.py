@@ -502,7 +502,7 @@ def test_few_channels_of_windows_are_rows(ci: int, co: int, stride: int) -> None
     if tiled:
         loops = lower_contraction(Kernel("kernel", graph), AVX2, Moves())
         assert loops is not None and (f"tile {co}x" in loops.moves[-1]) == (stride == 1)
-        assert ("for block in 6" in str(loops)) == (ci >= 8 and stride == 1)
+        assert ("for square in 6" in str(loops)) == (ci >= 8 and stride == 1)
 
 
 @pytest.mark.parametrize("co", [1, 2, 3])

@@ -17,7 +17,9 @@ from tinyhlo.ir.build import (
     elementwise,
     full,
     gather,
+    iota,
     param,
+    reduce,
     reshape,
     slice_,
 )
@@ -167,6 +169,18 @@ def test_places_that_the_program_computes_are_not_known() -> None:
     found = gather(table, (places,))
     arrays = [array(F32, 4), np.arange(16, dtype=np.int32)[::-1] // 4]
     check(Graph((table.type, places.type), (found,)), arrays)
+
+
+@pytest.mark.parametrize("columns", [8, 16, 32, 64, 100])
+def test_places_that_lanes_of_sums_decide_are_not_known(columns: int) -> None:
+    """An element of each column, and one at a narrow place of a table."""
+    rows, table, places = param(0, (4, columns), I32), param(1, (300,), I32), param(2, (4,), U8)
+    total = reduce(Op.ADD, rows, (0,))
+    own = gather(rows, (total, iota(total.shape, I32, 0)))
+    far = gather(table, (cast(gather(places, (total,)), I32),))
+    value = np.arange(4 * columns, dtype=np.int32).reshape(4, columns) % 3 // 2
+    given = [value, array(I32, 300), np.array([250, 3, 128, 77], np.uint8)]
+    check(Graph((rows.type, table.type, places.type), (own, far)), given)
 
 
 def test_known_places_that_are_all_the_end_of_the_memory() -> None:

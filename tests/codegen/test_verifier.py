@@ -10,15 +10,26 @@ import pytest
 from jax import lax
 
 from tinyhlo.codegen.choices import NONE, Moves
-from tinyhlo.codegen.expressions import Memory, literal
-from tinyhlo.codegen.loops import Axis, Bind, Body, Loop, LoopProgram, Store, nested
+from tinyhlo.codegen.expressions import Load, Memory, literal
+from tinyhlo.codegen.loops import (
+    Axis,
+    Bind,
+    Body,
+    Declare,
+    If,
+    Loop,
+    LoopProgram,
+    Store,
+    TileProduct,
+    nested,
+)
 from tinyhlo.codegen.render import kernels_of, loops_of
 from tinyhlo.codegen.verifier import verify_loops
 from tinyhlo.compiler import stages
 from tinyhlo.config import Config
 from tinyhlo.errors import VerificationError
 from tinyhlo.ir.dtypes import F32
-from tinyhlo.ir.index import Index, Var, index
+from tinyhlo.ir.index import ZERO, Condition, Index, Var, index
 from tinyhlo.runtime.processors import named_target
 
 Y = Memory("y0", F32, 64)
@@ -51,6 +62,32 @@ def test_one_meaning_at_a_time() -> None:
 def test_every_variable_is_one_of_a_loop_around() -> None:
     with pytest.raises(VerificationError, match="Store uses j, which no loop around is over"):
         verify_loops(program((*nested([SECOND], (store(index(SECOND)),)), store(index(SECOND)))))
+
+
+def test_places_lie_in_memory() -> None:
+    where = index(FIRST) * 8 + index(SECOND)
+    inside = If((Condition(where, 0, 63),), (store(where + 1),))  # which is asked before
+    verify_loops(program(nested([FIRST, SECOND], (store(where), inside))))
+    some = Loop(SECOND, Axis.SERIAL, (store(index(SECOND) + 60),), count=4)
+    verify_loops(program((some,)))
+    for outside in (where + 1, where - 1):
+        with pytest.raises(VerificationError, match=r"Store uses y0\[.*\] of 64"):
+            verify_loops(program(nested([FIRST, SECOND], (store(outside),))))
+    with pytest.raises(VerificationError, match=r"Declare uses y0\[i \+ 57\] of 64"):
+        verify_loops(program(nested([FIRST], (Declare("a", Load(Y, index(FIRST) + 57)),))))
+
+
+def tile_of(apart: int) -> TileProduct:
+    """Four lanes at each of eight steps, so many elements apart."""
+    right = index(SECOND) * apart
+    tile = (index(FIRST) * 8,)
+    return TileProduct(Y, (ZERO,), index(SECOND), Y, (ZERO,), right, (SECOND,), Y, tile, 8, 4, True)
+
+
+def test_all_lanes_of_a_tile_lie_in_memory() -> None:
+    verify_loops(program(nested([FIRST], (tile_of(8),))))
+    with pytest.raises(VerificationError, match=r"TileProduct uses y0\[j\*9 \+ 3\] of 64"):
+        verify_loops(program(nested([FIRST], (tile_of(9),))))
 
 
 @pytest.mark.parametrize("threads", [1, 2])

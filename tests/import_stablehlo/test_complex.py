@@ -52,6 +52,7 @@ BINARY: list[Callable[..., Any]] = [
     lambda x, y: x @ y.T,
     lambda x, y: x.real @ y.T,
     lambda x, y: jax.lax.dot(x.real, y.imag.T, preferred_element_type=x.dtype),
+    lambda x, y: jax.lax.dot(x, y.T, preferred_element_type=x.real.dtype),
     lambda x, y: jnp.stack([x, y]),
     lambda x, y: jax.lax.clamp(x - 1, y, x + 1),
     lambda x, y: jax.lax.clamp(x[0, 0] - 1, y, x[0, 0] + 1),

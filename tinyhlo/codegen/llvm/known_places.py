@@ -23,8 +23,8 @@ def load(v: Values, e: Load) -> str | None:
     var = v.vector_var
     if var is None or v.scope.mask is not None or not v.variables[var].isdigit():
         return None
-    varying = tuple(term for term in e.index.terms if var in atom_free(term[0]))
-    if any(len(atom_free(atom)) > 1 for atom, _ in varying):
+    varying = tuple(term for term in e.index.terms if v.is_varying(atom_free(term[0])))
+    if any(atom_free(atom) - {var} for atom, _ in varying):  # registers have lanes, too
         return None
     first, count = int(v.variables[var]), v.lanes
     places = [substitute(Index(0, varying), {var: constant(first + k)}) for k in range(count)]

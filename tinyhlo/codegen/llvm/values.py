@@ -23,6 +23,7 @@ from tinyhlo.codegen.expressions import (
     Rarely,
     Read,
     has_registers,
+    index_free,
 )
 from tinyhlo.codegen.llvm import (
     arithmetic,
@@ -386,9 +387,10 @@ class Values(Scopes):
         return self.addresses(e)
 
     def addresses(self, e: Load) -> list[str]:
-        """Those of all lanes, at places that are data."""
-        if self.vector_var is not None and indices.are_narrow(e.index):
-            return self.one_by_one(e, self.vector_var)
+        """Those of all lanes, at places that are data, in registers with lanes or in memory."""
+        var = self.vector_var
+        if var and indices.are_narrow(e.index) and not self.is_varying(index_free(e.index) - {var}):
+            return self.one_by_one(e, var)
         return self.lane_addresses(e.memory, e.index)
 
     def lane_addresses(self, memory: Memory, where: Index) -> list[str]:

@@ -88,9 +88,17 @@ def clamp(low: Complex, x: Complex, high: Complex) -> Complex:
     return extreme(raised, high, raised < high)
 
 
-def bilinear(rule: Any, operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Complex:
+def bilinear(
+    rule: Any, operation: Operation, inputs: tuple[Any, ...], scope: Scope
+) -> Node | Complex:
     """A sum of products: four real ones, two where an operand is real, one where both are. What
-    there is besides two factors is the same for all."""
+    there is besides two factors is the same for all. A real result is converted from a complex."""
+    if operation.type.dtype not in PLANES:
+        dtypes = [type_.dtype for type_ in operation.operand_types[:2]]  # type: ignore[union-attr]
+        widest = max(PLANES.keys() & dtypes, key=lambda dtype: dtype.bits)
+        types = (TensorType(operation.type.shape, widest),)
+        whole = bilinear(rule, replace(operation, types=types), inputs, scope)
+        return convert(replace(operation, operand_types=types), (whole,), scope)
     plain = with_types(operation, plane_type)
     plane, others = plain.type.dtype, inputs[2:]
     operands: list[Sequence[Node]] = []
