@@ -135,7 +135,7 @@ def in_lanes(loop: Loop, target: Target, moves: Moves) -> Loop | None:
         and (not own.gathers or computes(loop.body))
         and not all(map(is_cheap_row, innermost(loop)))  # these have vectors of their own
     )
-    short = longest_inside(loop) < lanes_of(own, target)
+    short = not any(fills(s, target) for s in below(loop.body) if isinstance(s, Loop))
     waits = not short and best < 0 and own.hides and adds_up(loop.body)
     waits |= own.hides and loop.axis is Axis.REDUCE
     taken = along or waits or (dear and short)
@@ -224,6 +224,11 @@ def are_pairs(loop: Loop, found: Score) -> bool:
 def longest_inside(loop: Loop) -> int:
     """The extent of the longest loop below a loop, 0 if there is none."""
     return max((s.var.extent for s in below(loop.body) if isinstance(s, Loop)), default=0)
+
+
+def fills(loop: Loop, target: Target) -> bool:
+    """Whether a loop fills a short vector."""
+    return loop.var.extent >= shortest_of(score(loop, target), target)
 
 
 def gain(loop: Loop, target: Target) -> float:
