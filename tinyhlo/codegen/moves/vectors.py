@@ -257,13 +257,12 @@ def lanes_of_row(loop: Loop, found: Score) -> int:
 
 
 def shortest_of(found: Score, target: Target) -> int:
-    """Lanes of the shortest vector that a loop runs in: of bytes and halves as many as of words,
-    but where vectors would have to be taken apart. A copied row of 12 bytes is two of 8, which
-    overlap."""
+    """Lanes of the shortest vector that a loop runs in: where all are neighbours, of bytes and
+    halves as many as of words. A copied row of 12 bytes is two of 8, which overlap."""
     if found.copies:
         return max(1, COPIED * 8 // found.bits)
-    apart = found.counts["near"] or found.counts["pair"]
-    return target.short_lanes(found.bits if apart else max(found.bits, 32))
+    beside = found.counts.keys() <= {"unit", "still"}
+    return target.short_lanes(max(found.bits, 32) if beside else found.bits)
 
 
 def column_chains(loop: Loop, lanes: int, target: Target) -> int:
