@@ -145,8 +145,10 @@ def test_what_is_divided_otherwise_stays() -> None:
     check(lambda x: jnp.repeat(x, 2, 1) * 2, x)
 
 
-def pooled(op: Callable[..., jax.Array], start: float, size: int = 3) -> Callable[..., jax.Array]:
-    window, steps = (1, size, size, 1), (1, 1, 1, 1)
+def pooled(
+    op: Callable[..., jax.Array], start: float, size: int = 3, step: int = 1
+) -> Callable[..., jax.Array]:
+    window, steps = (1, size, size, 1), (1, step, step, 1)
     return lambda x: lax.reduce_window(x, np.array(start, x.dtype)[()], op, window, steps, "SAME")
 
 
@@ -189,13 +191,17 @@ def test_channels_that_fill_vectors_stay(cpu: str, dtype: str, channels: int, ro
 @pytest.mark.parametrize("dtype", ["uint8", "bool", "bfloat16", "float32"])
 def test_few_channels_of_any_type_run_in_lanes(dtype: str, cpu: str) -> None:
     """Windows with steps, whose pixels are no row: 12 bytes are two vectors, as 12 floats are."""
-    window, steps = (1, 3, 3, 1), (1, 2, 2, 1)
-    x = numbers((20, 9, 9, 12), dtype)
-    pool = lambda x: lax.reduce_window(  # noqa: E731
-        x, np.array(0, x.dtype)[()], lax.max, window, steps, "SAME"
-    )
+    x, pool = numbers((20, 9, 9, 12), dtype), pooled(lax.max, 0, step=2)
     assert " in 12 vector 8" in moved(pool, x, cpu=cpu)
     check(pool, x)
+
+
+def test_what_gathers_runs_in_whole_vectors() -> None:
+    """Windows with steps of images by channels: eight rows are as many loads, for few lanes."""
+    x = numbers((2, 64, 28, 28), "uint8")
+    window, steps, zero = (1, 1, 3, 3), (1, 1, 2, 2), np.uint8(0)
+    text = moved(lambda x: lax.reduce_window(x, zero, lax.max, window, steps, "SAME"), x)
+    assert "vector ij 64" in text, text
 
 
 @pytest.mark.parametrize("cpu", ["x86-64-v2", "x86-64-v3"])

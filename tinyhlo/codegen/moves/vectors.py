@@ -92,6 +92,11 @@ class Score:
         return self.counts["gather"]
 
     @property
+    def beside(self) -> bool:
+        """Whether all that is accessed lies side by side, or stays where it is."""
+        return self.counts.keys() <= {"unit", "still"}
+
+    @property
     def hides(self) -> bool:
         """Whether enough lies side by side that the rest may be collected lane by lane."""
         return 0 < self.times["unit"] >= self.times["gather"] / 2
@@ -210,9 +215,8 @@ def are_pairs(loop: Loop, found: Score) -> bool:
     are so short that to fold lanes would take most of the time; but not where dear values are of a
     term alone, which lanes of terms compute for all of them at once."""
     inner = innermost(loop)
-    beside = found.counts.keys() <= {"unit", "still"}
     reduces = all(is_plain_reduce(s) and s.var.extent <= SHORT_PAIRS for s in inner)
-    if not beside or not reduces or loop.var.extent < MANY_PAIRS:
+    if not found.beside or not reduces or loop.var.extent < MANY_PAIRS:
         return False
     terms = {s.var for s in inner}
     return not any(
@@ -261,8 +265,7 @@ def shortest_of(found: Score, target: Target) -> int:
     halves as many as of words. A copied row of 12 bytes is two of 8, which overlap."""
     if found.copies:
         return max(1, COPIED * 8 // found.bits)
-    beside = found.counts.keys() <= {"unit", "still"}
-    return target.short_lanes(max(found.bits, 32) if beside else found.bits)
+    return target.short_lanes(max(found.bits, 32) if found.beside else found.bits)
 
 
 def column_chains(loop: Loop, lanes: int, target: Target) -> int:
