@@ -6,6 +6,7 @@ indices              index expressions and addresses
 registers            accumulators as stack slots, scalars or vectors
 values               expressions: scalars or vectors, loads
 guards               expressions under conditions: a select, a jump, or a masked load
+halves               rows of bf16 as words, whose halves are lanes where these may have any order
 masked_rows          vectors of which some lanes are off, where no instruction loads those
 rare                 what few lanes need, by a function that is seldom called
 interleave           accesses at a stride, by `transpose` of whole vectors

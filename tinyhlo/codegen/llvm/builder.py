@@ -38,6 +38,7 @@ class Builder:
         self.loaded_halves: set[str] = set()  # see `convert.in_own_register`
         self.takes_second = False  # of numbers that are unordered or equal (x86's minps, maxps)
         self.masks = False  # masks are bits in registers of their own (AVX-512), not vectors
+        self.in_halves = False  # lanes of all types but bf16 lie in halves (`halves.py`)
 
     def fresh(self) -> str:
         self.count += 1

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from tinyhlo.codegen.llvm.builder import Builder
-from tinyhlo.codegen.llvm.types import suffix, value_type
+from tinyhlo.codegen.llvm.types import lanes_type, suffix, value_type
 from tinyhlo.ir.dtypes import BOOL, DType
 
 
@@ -53,6 +53,10 @@ def int_to_int(b: Builder, text: str, source: DType, target: DType, lanes: int) 
         return b.value(f"zext {source_type} {text} to {target_type}")
     if source.bits == target.bits:
         return text
+    if b.in_halves and lanes > 1 and (source.bits, target.bits) == (16, 32):
+        return from_halves(b, text, lanes, "ashr" if source.kind == "signed" else "lshr")
+    if b.in_halves and lanes > 1 and (source.bits, target.bits) == (32, 16):
+        return to_halves(b, text, lanes)
     op = "trunc" if source.bits > target.bits else "sext" if source.kind == "signed" else "zext"
     return b.value(f"{op} {source_type} {text} to {target_type}")
 
@@ -63,3 +67,23 @@ def bitcast(b: Builder, text: str, source: DType, target: DType, lanes: int) -> 
     if source_type == target_type:
         return text
     return b.value(f"bitcast {source_type} {text} to {target_type}")
+
+
+def from_halves(b: Builder, text: str, lanes: int, shifted: str) -> str:
+    """Integers of 16 bits in the order of memory as integers of 32 bits in that of halves."""
+    words, shift = lanes_type("i32", lanes // 2), "splat (i32 16)"
+    word = b.value(f"bitcast {lanes_type('i16', lanes)} {text} to {words}")
+    low = b.value(f"{shifted} {words} {b.value(f'shl {words} {word}, {shift}')}, {shift}")
+    high = b.value(f"{shifted} {words} {word}, {shift}")
+    return b.shuffle(words, range(lanes), low, high)
+
+
+def to_halves(b: Builder, text: str, lanes: int) -> str:
+    """The last 16 bits of integers of 32 bits in the order of halves, in that of memory."""
+    words, every = lanes_type("i32", lanes // 2), lanes_type("i32", lanes)
+    low = b.shuffle(every, range(lanes // 2), text)
+    high = b.shuffle(every, range(lanes // 2, lanes), text)
+    low = b.value(f"and {words} {low}, splat (i32 65535)")
+    high = b.value(f"shl {words} {high}, splat (i32 16)")
+    word = b.value(f"or disjoint {words} {low}, {high}")
+    return b.value(f"bitcast {words} {word} to {lanes_type('i16', lanes)}")

@@ -24,6 +24,7 @@ from tinyhlo.codegen.expressions import Memory, identity, index_free
 from tinyhlo.codegen.llvm import (
     arithmetic,
     guards,
+    halves,
     keep,
     matrices,
     multiply,
@@ -376,10 +377,12 @@ class Statements(Values):
         lanes, var, varying = self.lanes, self.vector_var, self.varying
         vector_lanes = self.vector_lanes
         grain, in_step, rows, fresh = self.grain, self.in_step, self.rows, self.fresh_lanes
+        in_halves = self.b.in_halves
         yield
         self.lanes, self.vector_var, self.varying = lanes, var, varying
         self.vector_lanes = vector_lanes
         self.grain, self.in_step, self.rows, self.fresh_lanes = grain, in_step, rows, fresh
+        self.b.in_halves = in_halves
 
     def enter_lanes(self, loop: Loop, start: str, width: int, last: str, once_each: bool) -> None:
         """What follows is the body of a loop from `start` on in `width` lanes (see `run`)."""
@@ -395,6 +398,7 @@ class Statements(Values):
             counter = self.variables[loop.var]
             place = self.variables[loop.var] = self.least(counter, last)
             self.fresh_lanes = self.lanes_from(counter, place) if once_each else ""
+        self.b.in_halves = not self.fresh_lanes and halves.pay(self, loop.body, width)
 
     def lanes_from(self, counter: str, place: str) -> str:
         """A mask of the lanes of a vector at `place` that lie at `counter` or behind."""

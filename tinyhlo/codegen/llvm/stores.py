@@ -13,7 +13,7 @@ from math import gcd
 from typing import TYPE_CHECKING
 
 from tinyhlo.codegen.expressions import index_free
-from tinyhlo.codegen.llvm import indices, interleave
+from tinyhlo.codegen.llvm import halves, indices, interleave
 from tinyhlo.codegen.llvm.arithmetic import convert
 from tinyhlo.codegen.llvm.types import lanes_type, scalar_type, value_type
 from tinyhlo.codegen.loops import Store
@@ -45,6 +45,7 @@ def store(v: Statements, store: Store, lanes: int) -> None:
     how = f"align {stored.itemsize}"
     if step == 1 or lanes == 1:
         address = v.address(memory, index)
+        text = halves.given(v, text, stored, lanes)
         if memory in v.streamed and is_aligned(v, index, stored.itemsize):
             how = f"align {v.target.vector_bytes}, !nontemporal !{{i32 1}}"
         v.b.line(f"store {type_} {text}, ptr {address}, {how}")

@@ -28,6 +28,7 @@ from tinyhlo.codegen.expressions import (
 from tinyhlo.codegen.llvm import (
     arithmetic,
     guards,
+    halves,
     indices,
     interleave,
     known_places,
@@ -259,7 +260,8 @@ class Values(Scopes):
         if stride == 0:
             return Value(self.load_lanes(e.memory, self.safe_address(e.memory, e.index), 1), 1)
         if stride == 1 and self.scope.mask is None:
-            return Value(self.load_lanes(e.memory, self.address(e.memory, e.index), lanes), lanes)
+            text = self.load_lanes(e.memory, self.address(e.memory, e.index), lanes)
+            return Value(halves.taken(self, text, e.dtype, lanes), lanes)
         if stride == 1:
             return Value(self.masked_load(e.memory, e.index), lanes)
         if stride == -1 and self.scope.mask is None:

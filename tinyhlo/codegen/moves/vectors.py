@@ -31,6 +31,7 @@ from tinyhlo.codegen.moves.basic import stores_alone
 from tinyhlo.codegen.moves.work import cost, work
 from tinyhlo.codegen.tables import table_of
 from tinyhlo.codegen.walks import operands, parts, walk
+from tinyhlo.ir.dtypes import BF16, DType
 from tinyhlo.ir.index import Data, Index, Var
 from tinyhlo.ir.ops import TRANSCENDENTAL, Op
 from tinyhlo.numbers import ceil_div
@@ -41,6 +42,7 @@ REDUCE_CHAINS = 4  # independent accumulators hide the latency of an addition
 CHAINS = (1, 2, 4, 8)
 # Vectors side by side when a reduce runs across rows: two additions a cycle, each four cycles long.
 COLUMN_CHAINS = 8
+WORD = 32  # bits
 LIGHT = 8.0  # operations of a term: with more, half of these vectors
 STORED_WORK = 32  # operations for each result that outweigh storing it lane by lane
 OUTWEIGHED = 8  # times the operations: how the others read does not matter
@@ -67,6 +69,7 @@ class Score:
     # loads of rows by stride, and how often each is made
     far: dict[tuple[object, int], list[int]] = field(default_factory=dict)
     bits: int = 8
+    types: Counter[DType] = field(default_factory=Counter)  # of rows
     copies: bool = False  # nothing but neighbours, as they were loaded
     one_set: bool = False  # neighbours share a set of the first cache
     # a loop that must run in order, scratch of each turn, or a jump that only some lanes would take
@@ -144,7 +147,7 @@ def in_lanes(loop: Loop, target: Target, moves: Moves) -> Loop | None:
     waits = not short and best < 0 and own.hides and adds_up(loop.body)
     waits |= own.hides and loop.axis is Axis.REDUCE
     taken = along or waits or (dear and short)
-    chains = chains_of(loop, along, lanes, target) if taken else 0
+    chains = chains_of(loop, own, along, lanes, target) if taken else 0
     answers = widths(loop, lanes, chains, shortest_of(own, target))
     lanes, chains = moves.choose(f"vector {loop.var.name}", answers)
     width = lanes * chains
@@ -155,7 +158,7 @@ def in_lanes(loop: Loop, target: Target, moves: Moves) -> Loop | None:
     return replace(loop, axis=axis, width=width, chains=chains)
 
 
-def chains_of(loop: Loop, along: bool, lanes: int, target: Target) -> int:
+def chains_of(loop: Loop, found: Score, along: bool, lanes: int, target: Target) -> int:
     """Vectors side by side; `along` which memory is accessed best."""
     chains = 1
     if loop.axis is Axis.REDUCE:
@@ -164,6 +167,8 @@ def chains_of(loop: Loop, along: bool, lanes: int, target: Target) -> int:
         chains = column_chains(loop, lanes, target)
     elif loop.var.extent == 2 * lanes and is_light(loop):
         chains = 2  # no loop is left
+    elif found.beside and found.bits == WORD and 2 * found.types[BF16] > found.types.total():
+        chains = 2  # the halves of words
     while chains > 1 and lanes * chains > loop.var.extent:
         chains //= 2
     return chains
@@ -354,6 +359,7 @@ def access(memory: Memory, where: Index, var: Var, result: Score, written: bool 
     stride, times = where.coefficient(var), result.often(where)
     if stride != 0:  # what is the same for all lanes fills none
         result.bits = max(result.bits, memory.dtype.bits)
+        result.types[memory.dtype] += 1
     result.one_set |= bool(stride) and stride * memory.dtype.itemsize % WAY_BYTES == 0
     if stride == 1:
         result.add("unit", times)
