@@ -125,3 +125,42 @@ def test_an_element_asks_the_windows_that_may_cover_it(
     graph = simplify(import_module(jax.jit(gradient).lower(x).as_text()).graph)
     sums = [n for n in graph.nodes() if isinstance(n, Reduce) and n.op is Op.ADD and n.shape]
     assert sum(n.inputs[0].type.size // n.type.size for n in sums) == (terms if terms > 1 else 0)
+
+
+@pytest.mark.parametrize(
+    ("size", "stride", "padding", "terms"),
+    [
+        ((16, 16), (16, 16), "VALID", 1),
+        ((8, 12), (4, 4), "SAME", 6),
+        ((7, 9), (2, 3), [(2, 3), (1, 2)], 12),
+        ((6, 6), (7, 9), [(0, 4), (3, 0)], 1),
+        ((6, 5), (1, 5), "VALID", 6),
+        ((34, 5), (1, 5), "VALID", 1),  # one window
+        ((3, 3), (2, 2), "SAME", 9),  # loops tell these apart
+    ],
+)
+def test_an_element_adds_the_windows_that_cover_it(
+    size: tuple[int, int], stride: tuple[int, int], padding: Any, terms: int
+) -> None:
+    """The transpose of a sum: not every offset of a window, most of which are gaps."""
+    x = np.zeros((34, 41), np.float32)
+    sums = jax.jit(lambda x: lax.reduce_window(x, 0.0, lax.add, size, stride, padding))
+    shape = jax.eval_shape(sums, x).shape
+    given = np.random.default_rng(0).integers(-9, 9, shape).astype(np.float32)
+
+    def transposed(y: jax.Array) -> jax.Array:
+        return jax.linear_transpose(sums, x)(y)[0]
+
+    same_as_xla(transposed, given)
+    graph = simplify(import_module(jax.jit(transposed).lower(given).as_text()).graph)
+    added = [n for n in graph.nodes() if isinstance(n, Reduce) and n.op is Op.ADD and n.shape]
+    assert sum(n.inputs[0].type.size // n.type.size for n in added) == (terms if terms > 1 else 0)
+
+
+@pytest.mark.parametrize(("low", "gap", "first"), [(-1, 2, 1), (2, 1, -3), (-2, 3, -1), (1, 2, 4)])
+def test_padding_before_windows_is_theirs(low: int, gap: int, first: int) -> None:
+    def sums(x: jax.Array) -> jax.Array:
+        spread = lax.pad(x, np.float32(0), [(low, 1, gap)])
+        return lax.reduce_window(spread, 0.0, lax.add, (30,), (1,), [(first, 2)])
+
+    same_as_xla(sums, np.arange(1, 30, dtype=np.float32))

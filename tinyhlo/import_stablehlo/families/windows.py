@@ -12,11 +12,12 @@ combined with (-inf and -inf give a NaN in a sum of complex logarithms).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from tinyhlo.import_stablehlo.families.covering import gaps_of, reached
 from tinyhlo.import_stablehlo.families.reductions import (
     is_idle,
     monoids_of,
@@ -24,6 +25,7 @@ from tinyhlo.import_stablehlo.families.reductions import (
     widen,
     with_initial,
 )
+from tinyhlo.import_stablehlo.families.sliding import Windows, windows_of
 from tinyhlo.import_stablehlo.lifted.lifting import as_params
 from tinyhlo.import_stablehlo.operands import is_half, known_scalar
 from tinyhlo.import_stablehlo.records import Operation
@@ -34,14 +36,10 @@ from tinyhlo.ir.build import (
     full,
     iota,
     map_region,
-    pad,
     param,
-    reshape,
     scalar,
     scan,
-    slice_,
     where,
-    window,
 )
 from tinyhlo.ir.dtypes import BOOL, index_dtype
 from tinyhlo.ir.graph import Graph, Node, TensorType
@@ -51,70 +49,6 @@ from tinyhlo.ir.meaning import identity
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.scalars import is_scalar
 from tinyhlo.records import dataclass
-
-
-@dataclass(frozen=True, slots=True)
-class Windows:
-    """How windows slide over an array: one number per axis each."""
-
-    size: tuple[int, ...]
-    stride: tuple[int, ...]
-    base_dilation: tuple[int, ...]
-    window_dilation: tuple[int, ...]
-    low: tuple[int, ...]
-    high: tuple[int, ...]
-
-    @property
-    def are_padded(self) -> bool:
-        """Whether some hold places that are no elements."""
-        return any(n > 0 for n in (*self.low, *self.high)) or any(n > 1 for n in self.base_dilation)
-
-    def slide(self, source: Node, fill: Node) -> tuple[Node, tuple[int, ...]]:
-        """(padded source with the windows of extent > 1 as new last axes, those new axes)."""
-        rank = len(source.shape)
-        gaps = [dilation - 1 for dilation in self.base_dilation]
-        spread = pad(source, fill, self.low, self.high, gaps)
-        sliding = [axis for axis in range(rank) if self.size[axis] > 1]
-        if not sliding:
-            return slice_(spread, [0] * rank, spread.shape, self.stride), ()
-        windows = window(spread, self.size, self.stride, self.window_dilation)
-        counts = windows.shape[:rank]
-        kept = tuple(self.size[axis] for axis in sliding)
-        return reshape(windows, counts + kept), tuple(range(rank, rank + len(kept)))
-
-    def along(self, axis: int) -> Windows:
-        """The windows of one axis; along the others they are elements."""
-
-        def only(values: tuple[int, ...], other: int) -> tuple[int, ...]:
-            return tuple(value if k == axis else other for k, value in enumerate(values))
-
-        return Windows(
-            size=only(self.size, 1),
-            stride=only(self.stride, 1),
-            base_dilation=only(self.base_dilation, 1),
-            window_dilation=only(self.window_dilation, 1),
-            low=only(self.low, 0),
-            high=only(self.high, 0),
-        )
-
-
-def windows_of(
-    given: Mapping[str, Any],
-    size: tuple[int, ...],
-    base_dilation: str = "base_dilations",
-    window_dilation: str = "window_dilations",
-) -> Windows:
-    """The window attributes of an op, of which two have several names; defaults filled in."""
-    ones = (1,) * len(size)
-    padding = given["padding"].array.tolist() if "padding" in given else [[0, 0]] * len(size)
-    return Windows(
-        size=size,
-        stride=given.get("window_strides") or ones,
-        base_dilation=given.get(base_dilation) or ones,
-        window_dilation=given.get(window_dilation) or ones,
-        low=tuple(low for low, _ in padding),
-        high=tuple(high for _, high in padding),
-    )
 
 
 def reduce_window(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
@@ -133,6 +67,11 @@ def reduce_window(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -
         extremes = axis_by_axis(sources[0], initials[0], windows, combiner)
         if extremes is not None:
             return [extremes]
+    if monoids == [Op.ADD]:
+        source, spread = gaps_of(sources[0], windows)
+        found = reached(source, spread)
+        if found is not None:
+            return reduce_arrays([found[0]], initials, found[1], combiner)
     if windows.are_padded and monoids is None and not stays(initials, combiner):
         found = reduce_inside(sources, initials, windows, combiner)
         if found is not None:
