@@ -1,5 +1,5 @@
-"""reduce_window: pad, slide, reduce. Cumulative windows become scans; extremes of large ones are
-found along one axis after the other.
+"""reduce_window: pad, slide, reduce. Cumulative windows become scans; what large ones hold is
+combined along one axis after the other.
 
 reduce_window add, window [3], padding 1  ->  Reduce(ADD, Window(Pad(x)), window axis)
 window [n], padding (n-1, 0)              ->  Scan(ADD)
@@ -19,6 +19,7 @@ import numpy as np
 
 from tinyhlo.import_stablehlo.families.covering import gaps_of, reached
 from tinyhlo.import_stablehlo.families.reductions import (
+    ROUNDING,
     is_idle,
     monoids_of,
     reduce_arrays,
@@ -37,6 +38,7 @@ from tinyhlo.ir.build import (
     iota,
     map_region,
     param,
+    reduce,
     scalar,
     scan,
     where,
@@ -63,15 +65,8 @@ def reduce_window(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -
         scanned = scan_arrays(sources, initials, cumulative, combiner)
         if scanned is not None:
             return scanned
-    if monoids in ([Op.MAX], [Op.MIN]):
-        extremes = axis_by_axis(sources[0], initials[0], windows, combiner)
-        if extremes is not None:
-            return [extremes]
-    if monoids == [Op.ADD]:
-        source, spread = gaps_of(sources[0], windows)
-        found = reached(source, spread)
-        if found is not None:
-            return reduce_arrays([found[0]], initials, found[1], combiner)
+    if monoids is not None and count == 1:
+        return [of_one_monoid(monoids[0], sources[0], initials[0], windows)]
     if windows.are_padded and monoids is None and not stays(initials, combiner):
         found = reduce_inside(sources, initials, windows, combiner)
         if found is not None:
@@ -120,22 +115,42 @@ FAR_SCRATCH = 20  # the same of halves, which are converted, and of FAR bytes an
 FAR = 1 << 23
 
 
-def axis_by_axis(source: Node, initial: Node, windows: Windows, combiner: Graph) -> Node | None:
-    """Extremes of windows, which are extremes along one axis of those along the others: of 7x7
-    elements 14 are read for 49. None where that does not pay. Steps leave fewer elements for the
-    axes behind, so the longest come first."""
+def of_one_monoid(op: Op, source: Node, initial: Node, windows: Windows) -> Node:
+    """All that is in each window, combined."""
+    fill = cast(fill_of(op, initial), source.dtype)
+    if op is Op.ADD:
+        source, windows = gaps_of(source, windows)
+    result = axis_by_axis(op, source, fill, windows)
+    if result is None:
+        held, axes = held_by(op, source, fill, windows)
+        result = reduce(op, widen(op, held), axes)
+    return cast(with_initial(op, result, initial), initial.dtype)
+
+
+def axis_by_axis(op: Op, source: Node, fill: Node, windows: Windows) -> Node | None:
+    """What windows hold combined along one axis, then along the next: of 7x7 elements 14 are read
+    for 49. None where that does not pay. Steps leave fewer elements for the axes behind, so the
+    longest come first."""
+    if op in ROUNDING:
+        source, fill = widen(op, source), widen(op, fill)
     taps, result = 0, source
     between: list[TensorType] = []
     for axis in sorted(range(len(source.shape)), key=lambda axis: (-windows.stride[axis], -axis)):
-        result, axes = windows.along(axis).slide(result, initial)
+        result, axes = held_by(op, result, fill, windows.along(axis))
         if axes:
             taps += result.type.size
-            (result,) = reduce_arrays([result], [initial], axes, combiner)
+            result = cast(reduce(op, widen(op, result), axes), source.dtype)
             between.append(result.type)
     far = is_half(source.dtype) or any(type_.nbytes >= FAR for type_ in between[:-1])
     scratch = sum(type_.size for type_ in between[:-1]) * (FAR_SCRATCH if far else SCRATCH)
-    direct = windows.slide(source, initial)[0].type.size
+    direct = held_by(op, source, fill, windows)[0].type.size
     return result if between[1:] and taps + scratch < direct else None
+
+
+def held_by(op: Op, source: Node, fill: Node, windows: Windows) -> tuple[Node, tuple[int, ...]]:
+    """What windows hold, as `Windows.slide`; of a sum it is enough to have what is no gap."""
+    found = reached(source, windows) if op is Op.ADD else None
+    return found or windows.slide(source, fill)
 
 
 SHORT_SCAN = 16  # elements; up to here folding each window anew is cheaper, and in order
