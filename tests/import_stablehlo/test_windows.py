@@ -1,4 +1,4 @@
-"""Windows whose initial value changes what it is combined with: it counts once in each."""
+"""Windows: their initial values, their gaps, and which elements are read for each."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import ml_dtypes
 import numpy as np
 import pytest
 from jax import lax
@@ -125,3 +126,67 @@ def test_an_element_asks_the_windows_that_may_cover_it(
     graph = simplify(import_module(jax.jit(gradient).lower(x).as_text()).graph)
     sums = [n for n in graph.nodes() if isinstance(n, Reduce) and n.op is Op.ADD and n.shape]
     assert sum(n.inputs[0].type.size // n.type.size for n in sums) == (terms if terms > 1 else 0)
+
+
+@pytest.mark.parametrize(
+    ("size", "stride", "padding", "terms"),
+    [
+        ((16, 16), (16, 16), "VALID", 1),
+        ((8, 12), (4, 4), "SAME", 5),  # one axis, then the other
+        ((7, 9), (2, 3), [(2, 3), (1, 2)], 12),
+        ((6, 6), (7, 9), [(0, 4), (3, 0)], 1),
+        ((6, 5), (1, 5), "VALID", 6),
+        ((34, 5), (1, 5), "VALID", 1),  # one window
+        ((3, 3), (2, 2), "SAME", 6),  # loops tell gaps of so few apart
+    ],
+)
+def test_an_element_adds_the_windows_that_cover_it(
+    size: tuple[int, int], stride: tuple[int, int], padding: Any, terms: int
+) -> None:
+    """The transpose of a sum: not every offset of a window, most of which are gaps."""
+    x = np.zeros((34, 41), np.float32)
+    sums = jax.jit(lambda x: lax.reduce_window(x, 0.0, lax.add, size, stride, padding))
+    shape = jax.eval_shape(sums, x).shape
+    given = np.random.default_rng(0).integers(-9, 9, shape).astype(np.float32)
+
+    def transposed(y: jax.Array) -> jax.Array:
+        return jax.linear_transpose(sums, x)(y)[0]
+
+    same_as_xla(transposed, given)
+    graph = simplify(import_module(jax.jit(transposed).lower(given).as_text()).graph)
+    added = [n for n in graph.nodes() if isinstance(n, Reduce) and n.op is Op.ADD and n.shape]
+    assert sum(n.inputs[0].type.size // n.type.size for n in added) == (terms if terms > 1 else 0)
+
+
+@pytest.mark.parametrize(("low", "gap", "first"), [(-1, 2, 1), (2, 1, -3), (-2, 3, -1), (1, 2, 4)])
+def test_padding_before_windows_is_theirs(low: int, gap: int, first: int) -> None:
+    def sums(x: jax.Array) -> jax.Array:
+        spread = lax.pad(x, np.float32(0), [(low, 1, gap)])
+        return lax.reduce_window(spread, 0.0, lax.add, (30,), (1,), [(first, 2)])
+
+    same_as_xla(sums, np.arange(1, 30, dtype=np.float32))
+
+
+@pytest.mark.parametrize(("size", "terms"), [((7, 7), 14), ((11, 5), 16), ((3, 3), 9), ((1, 9), 9)])
+@pytest.mark.parametrize("dtype", ["bfloat16", "int8", "float32"])
+@pytest.mark.parametrize("op", [lax.add, lax.max], ids=["add", "max"])
+def test_large_windows_are_taken_along_one_axis_then_the_other(
+    op: Combiner, dtype: str, size: tuple[int, int], terms: int
+) -> None:
+    x = (
+        np.random.default_rng(0)
+        .integers(-20, 20, (100, 90))
+        .astype(getattr(ml_dtypes, dtype, dtype))
+    )
+    initial = np.array(0 if op is lax.add else -128, x.dtype)
+
+    def pooled(x: jax.Array) -> jax.Array:
+        return lax.reduce_window(x, initial, op, size, (1, 1), "SAME")
+
+    (found,) = compile_module(jax.jit(pooled).lower(x).as_text(), Config())(x)
+    wide = lax.reduce_window(x.astype("f4"), initial.astype("f4"), op, size, (1, 1), "SAME")
+    expected = wide.astype("i4").astype(x.dtype) if dtype == "int8" else wide.astype(x.dtype)
+    np.testing.assert_array_equal(found, expected)  # numbers of few digits: rounded once
+    graph = simplify(import_module(jax.jit(pooled).lower(x).as_text()).graph)
+    reduces = [n for n in graph.nodes() if isinstance(n, Reduce)]
+    assert sum(n.inputs[0].type.size // n.type.size for n in reduces) == terms

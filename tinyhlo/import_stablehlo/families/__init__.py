@@ -4,7 +4,8 @@ elementwise        primitives, and expansions of others; `broadcasting`: CHLO's,
 conversions        comparisons, casts
 movement           constants, and what moves or repeats elements
 indexing           gather, dynamic slices; `scattering`: scatter
-reductions         reduce; `windows`: reduce_window, `pooling`: select_and_scatter
+reductions         reduce; `sliding`: windows, `covering`: those that cover an element;
+                   `windows`: reduce_window, `pooling`: select_and_scatter
 contraction        dot_general; `einsum`; `convolution`, `phases`: of dilated inputs;
                    `ragged`: ragged_dot
 sorting            sort and top_k

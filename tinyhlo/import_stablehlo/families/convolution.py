@@ -16,7 +16,7 @@ from typing import Any
 
 from tinyhlo.import_stablehlo.families.contraction import sum_of_products
 from tinyhlo.import_stablehlo.families.phases import Phases, phases_of, taps_of
-from tinyhlo.import_stablehlo.families.windows import Windows, windows_of
+from tinyhlo.import_stablehlo.families.sliding import Windows, windows_of
 from tinyhlo.import_stablehlo.precision import multiplication_of
 from tinyhlo.import_stablehlo.records import ConvolutionDimensions, Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope

@@ -11,8 +11,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from tinyhlo.import_stablehlo.families.covering import covering_windows, repeated
 from tinyhlo.import_stablehlo.families.reductions import monoids_of, widen, with_initial
-from tinyhlo.import_stablehlo.families.windows import Windows, windows_of
+from tinyhlo.import_stablehlo.families.sliding import Windows, windows_of
 from tinyhlo.import_stablehlo.in_turn import fold, scatter
 from tinyhlo.import_stablehlo.lifted.lifting import as_params
 from tinyhlo.import_stablehlo.operands import element_numbers
@@ -81,32 +82,6 @@ def gathered(operand: Node, source: Node, initial: Node, chosen: Node, windows: 
     mine = where(places.equals(here), sources, 0)
     total = reduce(Op.ADD, widen(Op.ADD, mine), axes)
     return cast(with_initial(Op.ADD, total, initial), initial.dtype)
-
-
-def repeated(node: Node, times: tuple[int, ...]) -> Node:
-    """Each window as often as elements lie between its start and that of the next."""
-    split = [n for pair in zip(node.shape, times, strict=True) for n in pair]
-    whole = [n * count for n, count in zip(node.shape, times, strict=True)]
-    spread = broadcast(node, tuple(split), range(0, len(split), 2))
-    return reshape(spread, tuple(whole))
-
-
-def covering_windows(windows: Windows, source: tuple[int, ...], result: tuple[int, ...]) -> Windows:
-    """Windows over the repeated array of windows: one for each element of `result`, holding those
-    that may cover it, which are the last ceil(size / stride) that start at or before it."""
-    ones = (1,) * len(result)
-    size = tuple(-(-n // step) for n, step in zip(windows.size, windows.stride, strict=True))
-    low = [
-        (count - 1) * step - before
-        for count, step, before in zip(size, windows.stride, windows.low, strict=True)
-    ]
-    high = [
-        n + (count - 1) * step - before - middle * step
-        for n, count, step, before, middle in zip(
-            result, size, windows.stride, low, source, strict=True
-        )
-    ]
-    return Windows(size, ones, ones, windows.stride, tuple(low), tuple(high))
 
 
 def scattered(operand: Node, source: Node, initial: Node, chosen: Node, combine: Graph) -> Node:

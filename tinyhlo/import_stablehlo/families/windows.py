@@ -1,5 +1,5 @@
-"""reduce_window: pad, slide, reduce. Cumulative windows become scans; extremes of large ones are
-found along one axis after the other.
+"""reduce_window: pad, slide, reduce. Cumulative windows become scans; what large ones hold is
+combined along one axis after the other.
 
 reduce_window add, window [3], padding 1  ->  Reduce(ADD, Window(Pad(x)), window axis)
 window [n], padding (n-1, 0)              ->  Scan(ADD)
@@ -12,18 +12,21 @@ combined with (-inf and -inf give a NaN in a sum of complex logarithms).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from tinyhlo.import_stablehlo.families.covering import gaps_of, reached
 from tinyhlo.import_stablehlo.families.reductions import (
+    ROUNDING,
     is_idle,
     monoids_of,
     reduce_arrays,
     widen,
     with_initial,
 )
+from tinyhlo.import_stablehlo.families.sliding import Windows, windows_of
 from tinyhlo.import_stablehlo.lifted.lifting import as_params
 from tinyhlo.import_stablehlo.operands import is_half, known_scalar
 from tinyhlo.import_stablehlo.records import Operation
@@ -34,14 +37,11 @@ from tinyhlo.ir.build import (
     full,
     iota,
     map_region,
-    pad,
     param,
-    reshape,
+    reduce,
     scalar,
     scan,
-    slice_,
     where,
-    window,
 )
 from tinyhlo.ir.dtypes import BOOL, index_dtype
 from tinyhlo.ir.graph import Graph, Node, TensorType
@@ -51,70 +51,6 @@ from tinyhlo.ir.meaning import identity
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.scalars import is_scalar
 from tinyhlo.records import dataclass
-
-
-@dataclass(frozen=True, slots=True)
-class Windows:
-    """How windows slide over an array: one number per axis each."""
-
-    size: tuple[int, ...]
-    stride: tuple[int, ...]
-    base_dilation: tuple[int, ...]
-    window_dilation: tuple[int, ...]
-    low: tuple[int, ...]
-    high: tuple[int, ...]
-
-    @property
-    def are_padded(self) -> bool:
-        """Whether some hold places that are no elements."""
-        return any(n > 0 for n in (*self.low, *self.high)) or any(n > 1 for n in self.base_dilation)
-
-    def slide(self, source: Node, fill: Node) -> tuple[Node, tuple[int, ...]]:
-        """(padded source with the windows of extent > 1 as new last axes, those new axes)."""
-        rank = len(source.shape)
-        gaps = [dilation - 1 for dilation in self.base_dilation]
-        spread = pad(source, fill, self.low, self.high, gaps)
-        sliding = [axis for axis in range(rank) if self.size[axis] > 1]
-        if not sliding:
-            return slice_(spread, [0] * rank, spread.shape, self.stride), ()
-        windows = window(spread, self.size, self.stride, self.window_dilation)
-        counts = windows.shape[:rank]
-        kept = tuple(self.size[axis] for axis in sliding)
-        return reshape(windows, counts + kept), tuple(range(rank, rank + len(kept)))
-
-    def along(self, axis: int) -> Windows:
-        """The windows of one axis; along the others they are elements."""
-
-        def only(values: tuple[int, ...], other: int) -> tuple[int, ...]:
-            return tuple(value if k == axis else other for k, value in enumerate(values))
-
-        return Windows(
-            size=only(self.size, 1),
-            stride=only(self.stride, 1),
-            base_dilation=only(self.base_dilation, 1),
-            window_dilation=only(self.window_dilation, 1),
-            low=only(self.low, 0),
-            high=only(self.high, 0),
-        )
-
-
-def windows_of(
-    given: Mapping[str, Any],
-    size: tuple[int, ...],
-    base_dilation: str = "base_dilations",
-    window_dilation: str = "window_dilations",
-) -> Windows:
-    """The window attributes of an op, of which two have several names; defaults filled in."""
-    ones = (1,) * len(size)
-    padding = given["padding"].array.tolist() if "padding" in given else [[0, 0]] * len(size)
-    return Windows(
-        size=size,
-        stride=given.get("window_strides") or ones,
-        base_dilation=given.get(base_dilation) or ones,
-        window_dilation=given.get(window_dilation) or ones,
-        low=tuple(low for low, _ in padding),
-        high=tuple(high for _, high in padding),
-    )
 
 
 def reduce_window(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
@@ -129,10 +65,8 @@ def reduce_window(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -
         scanned = scan_arrays(sources, initials, cumulative, combiner)
         if scanned is not None:
             return scanned
-    if monoids in ([Op.MAX], [Op.MIN]):
-        extremes = axis_by_axis(sources[0], initials[0], windows, combiner)
-        if extremes is not None:
-            return [extremes]
+    if monoids is not None and count == 1:
+        return [of_one_monoid(monoids[0], sources[0], initials[0], windows)]
     if windows.are_padded and monoids is None and not stays(initials, combiner):
         found = reduce_inside(sources, initials, windows, combiner)
         if found is not None:
@@ -181,22 +115,42 @@ FAR_SCRATCH = 20  # the same of halves, which are converted, and of FAR bytes an
 FAR = 1 << 23
 
 
-def axis_by_axis(source: Node, initial: Node, windows: Windows, combiner: Graph) -> Node | None:
-    """Extremes of windows, which are extremes along one axis of those along the others: of 7x7
-    elements 14 are read for 49. None where that does not pay. Steps leave fewer elements for the
-    axes behind, so the longest come first."""
+def of_one_monoid(op: Op, source: Node, initial: Node, windows: Windows) -> Node:
+    """All that is in each window, combined."""
+    fill = cast(fill_of(op, initial), source.dtype)
+    if op is Op.ADD:
+        source, windows = gaps_of(source, windows)
+    result = axis_by_axis(op, source, fill, windows)
+    if result is None:
+        held, axes = held_by(op, source, fill, windows)
+        result = reduce(op, widen(op, held), axes)
+    return cast(with_initial(op, result, initial), initial.dtype)
+
+
+def axis_by_axis(op: Op, source: Node, fill: Node, windows: Windows) -> Node | None:
+    """What windows hold combined along one axis, then along the next: of 7x7 elements 14 are read
+    for 49. None where that does not pay. Steps leave fewer elements for the axes behind, so the
+    longest come first."""
+    if op in ROUNDING:
+        source, fill = widen(op, source), widen(op, fill)
     taps, result = 0, source
     between: list[TensorType] = []
     for axis in sorted(range(len(source.shape)), key=lambda axis: (-windows.stride[axis], -axis)):
-        result, axes = windows.along(axis).slide(result, initial)
+        result, axes = held_by(op, result, fill, windows.along(axis))
         if axes:
             taps += result.type.size
-            (result,) = reduce_arrays([result], [initial], axes, combiner)
+            result = cast(reduce(op, widen(op, result), axes), source.dtype)
             between.append(result.type)
     far = is_half(source.dtype) or any(type_.nbytes >= FAR for type_ in between[:-1])
     scratch = sum(type_.size for type_ in between[:-1]) * (FAR_SCRATCH if far else SCRATCH)
-    direct = windows.slide(source, initial)[0].type.size
+    direct = held_by(op, source, fill, windows)[0].type.size
     return result if between[1:] and taps + scratch < direct else None
+
+
+def held_by(op: Op, source: Node, fill: Node, windows: Windows) -> tuple[Node, tuple[int, ...]]:
+    """What windows hold, as `Windows.slide`; of a sum it is enough to have what is no gap."""
+    found = reached(source, windows) if op is Op.ADD else None
+    return found or windows.slide(source, fill)
 
 
 SHORT_SCAN = 16  # elements; up to here folding each window anew is cheaper, and in order

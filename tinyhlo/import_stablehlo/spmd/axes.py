@@ -15,7 +15,7 @@ from typing import Any
 
 from tinyhlo.import_stablehlo.families import conversions, elementwise, linalg, special_functions
 from tinyhlo.import_stablehlo.families.reductions import is_identity, monoids_of
-from tinyhlo.import_stablehlo.families.windows import windows_of
+from tinyhlo.import_stablehlo.families.sliding import windows_of
 from tinyhlo.import_stablehlo.lifted import complex_functions
 from tinyhlo.import_stablehlo.records import (
     ConvolutionDimensions,
