@@ -40,8 +40,9 @@ from tinyhlo.codegen.loops import (
     LoopProgram,
     Store,
 )
+from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.dtypes import F32, I32
-from tinyhlo.ir.index import Condition, Data, Index, Var, constant, index
+from tinyhlo.ir.index import Data, Index, Var, constant, index
 from tinyhlo.ir.ops import Op
 from tinyhlo.runtime.jit import compile_text
 from tinyhlo.runtime.processors import named_target

@@ -28,8 +28,9 @@ from tinyhlo.codegen.verifier import verify_loops
 from tinyhlo.compiler import stages
 from tinyhlo.config import Config
 from tinyhlo.errors import VerificationError
+from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.dtypes import F32
-from tinyhlo.ir.index import ZERO, Condition, Index, Var, index
+from tinyhlo.ir.index import ZERO, Index, Var, index
 from tinyhlo.runtime.processors import named_target
 
 Y = Memory("y0", F32, 64)

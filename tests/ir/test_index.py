@@ -7,15 +7,17 @@ from collections.abc import Mapping
 
 import pytest
 
+from tinyhlo.ir.conditions import Condition, assuming
 from tinyhlo.ir.index import (
-    Condition,
+    LONG,
     Index,
     Quotient,
     Remainder,
     Var,
-    assuming,
+    atoms_of,
     constant,
     index,
+    substitute,
 )
 
 ROW, COLUMN = Var("i", 64), Var("j", 12)
@@ -80,3 +82,23 @@ def test_bounds_of_a_quotient_in_a_sum_are_bounds_of_its_dividend(divisor: int, 
             values = {ROW: i, COLUMN: j}
             within = condition.low <= at(condition.index, values) < condition.high
             assert within == (0 <= at(asked, values) < 9)
+
+
+def test_a_position_that_is_taken_apart_again_and_again_is_two_atoms_a_time() -> None:
+    """As text or as a tree it would be twice as long each time."""
+
+    def shuffled(times: int) -> Index:
+        place = index(Var("i", 64))
+        for k in range(times):
+            place = place % (4, 8)[k % 2] * (16, 8)[k % 2] + place // (4, 8)[k % 2]
+        return place
+
+    place = shuffled(60)
+    assert place.terms[0][0] is shuffled(60).terms[0][0]
+    assert len(list(atoms_of(place))) <= 2 * 60 + 1
+    assert len(str(place)) <= 2 * LONG
+    assert place.coefficient(Var("j", 9)) == 0
+    numbers = 37
+    for k in range(60):
+        numbers = numbers % (4, 8)[k % 2] * (16, 8)[k % 2] + numbers // (4, 8)[k % 2]
+    assert substitute(place, {Var("i", 64): constant(37)}) == constant(numbers)

@@ -51,9 +51,10 @@ from tinyhlo.codegen.loops import (
     WriteTexel,
 )
 from tinyhlo.codegen.walks import all_loads, computed_in, loads_of, parts, places, walk
+from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.dtypes import BF16, F16
 from tinyhlo.ir.graph import Graph
-from tinyhlo.ir.index import ZERO, Condition, Index, Var, substitute
+from tinyhlo.ir.index import ZERO, Index, Var, substitute
 from tinyhlo.ir.ops import FUNCTIONS, Op
 
 CHEAP = 8  # instructions for an element of a row that take no longer than to load and store it

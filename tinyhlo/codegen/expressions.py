@@ -21,10 +21,10 @@ import numpy as np
 
 from tinyhlo.codegen.folding import fits, fold
 from tinyhlo.ir import meaning
+from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.dtypes import BOOL, DType
 from tinyhlo.ir.index import (
     Atom,
-    Condition,
     Data,
     Index,
     Quotient,
@@ -288,8 +288,8 @@ def index_free(index: Index) -> frozenset[Name]:
         match atom:
             case Var():
                 names = names | {atom}
-            case Quotient(dividend=inner) | Remainder(dividend=inner):
-                names = names | index_free(inner)
+            case Quotient() | Remainder():
+                names = names | atom.free
             case Data(value=value):
                 names = names | value.free
     return names
@@ -304,8 +304,8 @@ def index_loads(index: Index) -> int:
     loads = 0
     for atom, _ in index.terms:
         match atom:
-            case Quotient(dividend=inner) | Remainder(dividend=inner):
-                loads = max(loads, index_loads(inner))
+            case Quotient(data=data) | Remainder(data=data):
+                loads = max(loads, *(value.loads for value in data), 0)
             case Data(value=value):
                 loads = max(loads, value.loads)
             case _:

@@ -19,9 +19,10 @@ from typing import Union
 import numpy as np
 
 from tinyhlo.codegen.expressions import Expression, Memory, as_index
+from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.dtypes import I32
 from tinyhlo.ir.graph import Graph
-from tinyhlo.ir.index import ZERO, Condition, Index, Var
+from tinyhlo.ir.index import ZERO, Index, Var
 from tinyhlo.ir.ops import Op
 from tinyhlo.records import dataclass
 

@@ -53,7 +53,8 @@ from tinyhlo.codegen.loops import (
     WriteTexel,
 )
 from tinyhlo.codegen.walks import parts, walk
-from tinyhlo.ir.index import ZERO, Condition, Data, Index, Quotient, Remainder
+from tinyhlo.ir.conditions import Condition
+from tinyhlo.ir.index import ZERO, Data, Index, Quotient, Remainder
 from tinyhlo.ir.ops import Op
 
 INFIX = {
@@ -220,6 +221,8 @@ class _Printer:
 
     def atom(self, atom: object) -> str:
         match atom:
+            case Quotient(data=()) | Remainder(data=()):
+                return atom.text
             case Quotient(dividend=dividend, divisor=divisor):
                 return f"({self.index(dividend)})//{divisor}"
             case Remainder(dividend=dividend, modulus=modulus):

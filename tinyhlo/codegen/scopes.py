@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 from tinyhlo.codegen.bodies import changed, stores_in
 from tinyhlo.codegen.expressions import Expression, Name, has_registers, index_free
 from tinyhlo.codegen.loops import Body
+from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.index import Index, Var
 from tinyhlo.records import dataclass
 
@@ -47,6 +48,7 @@ class Scope:
     loaded: dict[Expression, Value] = field(default_factory=dict)  # depends on mutable memory
     splats: dict[tuple[Expression, int], str] = field(default_factory=dict)
     indices: dict[Index, str] = field(default_factory=dict)
+    lane_indices: dict[tuple[Index, DType, int], str] = field(default_factory=dict)
     addresses: dict[tuple[str, Index], str] = field(default_factory=dict)
 
     def table(self, expression: Expression) -> dict[Expression, Value]:
@@ -159,6 +161,8 @@ class Scopes:
             scope.indices = {
                 i: t for i, t in scope.indices.items() if index_free(i).isdisjoint(changed)
             }
+            for key in [k for k in scope.lane_indices if not index_free(k[0]).isdisjoint(changed)]:
+                del scope.lane_indices[key]
             scope.addresses = {
                 k: t for k, t in scope.addresses.items() if index_free(k[1]).isdisjoint(changed)
             }

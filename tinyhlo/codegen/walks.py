@@ -49,8 +49,8 @@ def computed_in(index: Index) -> Iterator[Expression]:
     """The values that an index has in it as Data."""
     for atom, _ in index.terms:
         match atom:
-            case Quotient(dividend=dividend) | Remainder(dividend=dividend):
-                yield from computed_in(dividend)
+            case Quotient(data=data) | Remainder(data=data):
+                yield from data
             case Data(value=value):
                 yield value
             case _:

@@ -5,7 +5,7 @@ ops           primitives and monoids; `meaning`: what each does, in NumPy
 graph         nodes, interned (`interned`); `operators` writes arithmetic, `printer` text
 build         constructors of nodes, `joining`: of arrays side by side; `verifier` checks by them
 interpreter   a Graph run by NumPy; `einsum` for its large products
-index         index expressions, `views`: what a view does to an index
+index         index expressions; `conditions` on them; `views`: what a view does to one
 simplify      a Graph made simpler, node by node by the rules in steps/; `limit` shortens sorts
 contraction   products recognised by their axes, `transform`: those with a small constant matrix
 updates       arrays with a block replaced, as choices

@@ -12,14 +12,17 @@ are equal values, so a stride is a dictionary lookup and simplification is const
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
+from hashlib import sha1
 from math import gcd
 from typing import Any, NamedTuple, Union
 
+from tinyhlo.ir.interned import Interned
 from tinyhlo.records import dataclass
 
 Bounds = tuple[int, int]
+LONG = 200  # characters of an atom that are written out
 
 
 # Variables and Indices are tuples, because they are made, compared and hashed more than
@@ -38,28 +41,79 @@ class Var(NamedTuple):
         return self.name
 
 
-@dataclass(frozen=True, slots=True)
-class Quotient:
+_interned: Interned[Any] = Interned()
+
+
+class _Interning(type):
+    """Calling a class gives the one instance with these fields."""
+
+    def __call__(cls, *fields: Any) -> Any:
+        key = (cls, *fields)
+        found = _interned.get(key)
+        return _interned.keep(key, super().__call__(*fields)) if found is None else found
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True, weakref_slot=True)
+class _Division(metaclass=_Interning):
+    """What quotients and remainders know of themselves: their `bounds`, the `free` names and the
+    values of `data` anywhere inside, and their text. Equal ones are one object, as a position that
+    is taken apart again and again holds its parts twice at every level: a tree of 2 to the depth.
+    """
+
+    bounds: Bounds = field(init=False)
+    free: frozenset[Any] = field(init=False)
+    data: tuple[Any, ...] = field(init=False)
+    text: str = field(init=False)
+
+    def _describe(self, dividend: Index, text: str, bounds: Bounds) -> None:
+        free, data = frozenset[Any](), dict[Any, None]()
+        for atom, _ in dividend.terms:
+            match atom:
+                case Var():
+                    free |= {atom}
+                case Data(value):
+                    free, data = free | value.free, data | {value: None}
+                case _:
+                    free, data = free | atom.free, data | dict.fromkeys(atom.data)
+        object.__setattr__(self, "bounds", bounds)
+        object.__setattr__(self, "free", free)
+        object.__setattr__(self, "data", tuple(data))
+        brief = f"#{sha1(text.encode()).hexdigest()[:8]}" if len(text) > LONG else text
+        object.__setattr__(self, "text", brief)
+
+    @property
+    def is_long(self) -> bool:
+        """Whether its text is a name for it."""
+        return self.text.startswith("#")
+
+    def __str__(self) -> str:
+        return self.text
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class Quotient(_Division):
     """floor(dividend / divisor), divisor > 0."""
 
     dividend: Index
     divisor: int
-    bounds: Bounds = field(compare=False)  # those of the others decide them
 
-    def __str__(self) -> str:
-        return f"({self.dividend})//{self.divisor}"
+    def __post_init__(self) -> None:
+        low, high = (end // self.divisor for end in self.dividend.bounds)
+        self._describe(self.dividend, f"({self.dividend})//{self.divisor}", (low, high))
 
 
-@dataclass(frozen=True, slots=True)
-class Remainder:
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
+class Remainder(_Division):
     """dividend - floor(dividend / modulus) * modulus, modulus > 0."""
 
     dividend: Index
     modulus: int
-    bounds: Bounds = field(compare=False)
 
-    def __str__(self) -> str:
-        return f"({self.dividend})%{self.modulus}"
+    def __post_init__(self) -> None:
+        text = f"({self.dividend})%{self.modulus}"
+        self._describe(self.dividend, text, (0, self.modulus - 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,10 +273,9 @@ def divide(dividend: Index, divisor: int) -> tuple[Index, Index]:
     if len(left) == 1 and rest.offset == 0 and isinstance(left[0][0], Quotient) and left[0][1] == 1:
         nested = left[0][0]
         joined = divide(nested.dividend, nested.divisor * divisor)[0]
-        remainder = index(Remainder(rest, divisor, (0, divisor - 1)))
+        remainder = index(Remainder(rest, divisor))
         return quotient + joined, remainder
-    atom = Quotient(rest, divisor, (low // divisor, high // divisor))
-    return quotient + index(atom), index(Remainder(rest, divisor, (0, divisor - 1)))
+    return quotient + index(Quotient(rest, divisor)), index(Remainder(rest, divisor))
 
 
 def depends_on(atom: Atom, var: Var) -> bool:
@@ -230,10 +283,22 @@ def depends_on(atom: Atom, var: Var) -> bool:
     match atom:
         case Var():
             return atom == var
-        case Quotient(dividend) | Remainder(dividend):
-            return any(depends_on(inner, var) for inner, _ in dividend.terms)
+        case Quotient() | Remainder():
+            return var in atom.free
         case Data(value):
             return bool(value.depends_on(var))
+
+
+def atoms_of(where: Index) -> Iterator[Atom]:
+    """The atoms of an index and those inside its quotients and remainders, each once."""
+    pending, seen = [where], set[Atom]()
+    while pending:
+        for atom, _ in pending.pop().terms:
+            if atom not in seen:
+                seen.add(atom)
+                yield atom
+                if isinstance(atom, (Quotient, Remainder)):
+                    pending.append(atom.dividend)
 
 
 def stride_in_lanes(atom: Atom, var: Var, lanes: int) -> int | None:
@@ -252,24 +317,45 @@ def stride_in_lanes(atom: Atom, var: Var, lanes: int) -> int | None:
     return stride if known and not any(number % lanes for number in numbers) else None
 
 
+def sums_of(where: Index) -> list[Index]:
+    """An index, and those divided inside it."""
+    divisions = (a for a in atoms_of(where) if isinstance(a, (Quotient, Remainder)))
+    return [where, *(atom.dividend for atom in divisions)]
+
+
+def reach(where: Index) -> int:
+    """How large a sum may be while its terms are added up, whatever their sign."""
+    ends = (max(map(abs, atom.bounds)) * abs(factor) for atom, factor in where.terms)
+    return abs(where.offset) + sum(ends)
+
+
 def substitute(
     expression: Index, values: Mapping[Var, Index], done: dict[Any, Any] | None = None
 ) -> Index:
-    """Replace loop variables by expressions, simplifying again; `done` shares the work between the
-    values of Data."""
-    result = constant(expression.offset)
+    """Replace loop variables by expressions, simplifying again; `done` shares the work between
+    indices and the values of Data."""
+    result, done = constant(expression.offset), {} if done is None else done
     for atom, coefficient in expression.terms:
-        match atom:
-            case Var():
-                replaced = values.get(atom, index(atom))
-            case Quotient(dividend, divisor):
-                replaced = substitute(dividend, values, done) // divisor
-            case Remainder(dividend, modulus):
-                replaced = substitute(dividend, values, done) % modulus
-            case Data(value, bounds):
-                replaced = value.substitute(values, done).as_index(bounds)
+        if isinstance(atom, Var):
+            result = result + values.get(atom, index(atom)) * coefficient
+            continue
+        replaced = done.get(atom)
+        if replaced is None:
+            replaced = done[atom] = substitute_atom(atom, values, done)
         result = result + replaced * coefficient
     return result
+
+
+def substitute_atom(
+    atom: Quotient | Remainder | Data, values: Mapping[Var, Index], done: dict[Any, Any]
+) -> Index:
+    match atom:
+        case Quotient(dividend, divisor):
+            return substitute(dividend, values, done) // divisor
+        case Remainder(dividend, modulus):
+            return substitute(dividend, values, done) % modulus
+        case Data(value, bounds):
+            return value.substitute(values, done).as_index(bounds)
 
 
 def at_each(where: Index, var: Var) -> tuple[Index, ...]:
@@ -279,52 +365,6 @@ def at_each(where: Index, var: Var) -> tuple[Index, ...]:
         return tuple(substitute(where, {var: constant(k)}) for k in range(var.extent))
     first = substitute(where, {var: ZERO})
     return tuple(first + k * stride for k in range(var.extent))
-
-
-def assuming(where: Index, conditions: Sequence[Condition]) -> Index:
-    """An index where conditions hold: quotients and remainders that they decide are gone.
-
-    i % 8 + 1, where 16 <= i < 24   ->   i - 15
-    """
-    result = where
-    for atom, coefficient in where.terms:
-        match atom:
-            case Quotient(dividend, size) | Remainder(dividend, size):
-                low, high = bounds_where(dividend, conditions)
-                if low // size == high // size:
-                    whole = low // size
-                    is_quotient = isinstance(atom, Quotient)
-                    known = constant(whole) if is_quotient else dividend - whole * size
-                    result = result + (known - index(atom)) * coefficient
-            case _:
-                pass
-    return result
-
-
-def bounds_where(where: Index, conditions: Sequence[Condition]) -> Bounds:
-    """The least and the greatest value where conditions hold, as far as those of one variable or of
-    the same sum say it."""
-    low, high = where.bounds
-    known: dict[Atom, Bounds] = {}
-    for condition in conditions:
-        rest = where - condition.index
-        if rest.is_constant:
-            low = max(low, condition.low + rest.offset)
-            high = min(high, condition.high - 1 + rest.offset)
-        match condition.index:
-            case Index(offset, ((Var() as var, 1),)):
-                first, last = known.get(var, var.bounds)
-                first = max(first, condition.low - offset)
-                known[var] = first, min(last, condition.high - 1 - offset)
-            case _:
-                pass
-    if known:
-        first = last = where.offset
-        for atom, coefficient in where.terms:
-            ends = [end * coefficient for end in known.get(atom, atom.bounds)]
-            first, last = first + min(ends), last + max(ends)
-        low, high = max(low, first), min(high, last)
-    return low, high
 
 
 def is_multiple(where: Index, of: int) -> bool:
@@ -352,36 +392,3 @@ def unravel(element: Index, shape: tuple[int, ...]) -> tuple[Index, ...]:
         element, remainder = divide(element, extent) if extent > 0 else (element, ZERO)
         coordinates.append(remainder)
     return (element, *reversed(coordinates)) if shape else ()
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """low <= index < high."""
-
-    index: Index
-    low: int
-    high: int
-
-    @property
-    def always(self) -> bool:
-        first, last = self.index.bounds
-        return self.low <= first and last < self.high
-
-    @property
-    def never(self) -> bool:
-        first, last = self.index.bounds
-        return last < self.low or first >= self.high
-
-    def of(self, where: Index) -> Condition:
-        """The same of another index; a quotient in it asks for the bounds of its dividend, and so
-        many times what is beside it: i//3 + j < 5 where i + j*3 < 15."""
-        for atom, step in where.terms:
-            if step == 1 and type(atom) is Quotient:
-                low, high = ((end - where.offset) * atom.divisor for end in (self.low, self.high))
-                beside = where - index(atom) - where.offset
-                dividend = atom.dividend + beside * atom.divisor
-                return Condition(dividend, low, high).of(dividend)
-        return Condition(where, self.low, self.high)
-
-    def __str__(self) -> str:
-        return f"{self.low} <= {self.index} < {self.high}"

@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 
+from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.graph import VIEWS, Expand, Flip, Node, Pad, Permute, Reshape, Shape, Slice, Window
-from tinyhlo.ir.index import ZERO, Condition, Index, constant, linear, unravel
+from tinyhlo.ir.index import ZERO, Index, constant, linear, unravel
 from tinyhlo.ir.joining import is_joined
 
 Indices = tuple[Index, ...]

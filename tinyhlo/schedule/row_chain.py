@@ -19,7 +19,7 @@ from math import prod
 from tinyhlo.ir.contraction import Contraction, find_contraction
 from tinyhlo.ir.dtypes import F32, F64
 from tinyhlo.ir.graph import MultiReduce, Node, Reduce
-from tinyhlo.ir.index import Data, Index, Quotient, Remainder, Var, index
+from tinyhlo.ir.index import Data, Index, Var, atoms_of, index
 from tinyhlo.ir.views import Indices
 from tinyhlo.ir.walks import reachable
 from tinyhlo.records import dataclass
@@ -137,15 +137,10 @@ def walks(position: Index, key: Var) -> bool:
 
 
 def variables(position: Index) -> set[Var]:
-    found: set[Var] = set()
-    for atom, _ in position.terms:
-        match atom:
-            case Var():
-                found.add(atom)
-            case Quotient(dividend=inner) | Remainder(dividend=inner):
-                found |= variables(inner)
-            case Data():
-                found.add(Var(INNER, 1))  # of data as little is known as of a sum inside
+    atoms = list(atoms_of(position))
+    found = {atom for atom in atoms if isinstance(atom, Var)}
+    if any(isinstance(atom, Data) for atom in atoms):
+        found.add(Var(INNER, 1))  # of data as little is known as of a sum inside
     return found
 
 

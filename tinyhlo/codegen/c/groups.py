@@ -16,8 +16,9 @@ from tinyhlo.codegen.expressions import Load, Memory, Read, apply, identity
 from tinyhlo.codegen.loops import Axis, Bind, Loop, guarded
 from tinyhlo.codegen.regions import inline
 from tinyhlo.codegen.walks import work_of
+from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.graph import Graph
-from tinyhlo.ir.index import ZERO, Condition, Var, index
+from tinyhlo.ir.index import ZERO, Var, index
 from tinyhlo.ir.ops import Op
 from tinyhlo.numbers import ceil_div
 from tinyhlo.target import WARP, WARPS

@@ -24,12 +24,14 @@ from tinyhlo.codegen.expressions import (
     Memory,
     Rarely,
     Read,
+    index_loads,
 )
 from tinyhlo.codegen.legal import has_rule, legalised
 from tinyhlo.codegen.math.expand import expand
 from tinyhlo.codegen.scopes import Scopes, Value
+from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.dtypes import DType
-from tinyhlo.ir.index import Condition, Data, Index, Quotient, Remainder, Var
+from tinyhlo.ir.index import Data, Index, Quotient, Remainder, Var, index
 from tinyhlo.ir.ops import TRANSCENDENTAL, Op
 from tinyhlo.target import Target
 
@@ -206,15 +208,33 @@ class Values(Scopes):
         match atom:
             case Var():
                 text = self.variables[atom]
-            case Quotient(dividend=dividend, divisor=divisor):
-                text = self.divided(dividend, divisor, "/")
-            case Remainder(dividend=dividend, modulus=modulus):
-                text = self.divided(dividend, modulus, "%")
+            case Quotient() | Remainder():
+                text = self.division_once(atom) if atom.is_long else self.division(atom)
             case Data(value=value):
                 text = self.converted(self.text(value), value.dtype, self.language.index)
             case _:
                 raise TypeError(atom)
         return text if factor == 1 else f"{text} * {factor}"
+
+    def division(self, atom: Quotient | Remainder) -> str:
+        match atom:
+            case Quotient(dividend, divisor):
+                return self.divided(dividend, divisor, "/")
+            case Remainder(dividend, modulus):
+                return self.divided(dividend, modulus, "%")
+
+    def division_once(self, atom: Quotient | Remainder) -> str:
+        """Its name: what is taken apart again and again would be written twice at each level."""
+        key = index(atom)
+        loads = index_loads(key)
+        home = self.home(atom.free, loads)
+        found = self.stack[home].indices.get(key)
+        if found is None:
+            with self.at(home):
+                found = self.out.value(self.index_type, self.division(atom))
+            if loads < 2:
+                self.stack[home].indices[key] = found
+        return found
 
     def divided(self, dividend: Index, divisor: int, infix: str) -> str:
         """Rounded down, in 32 bits where they suffice: a division of 64 takes several times as

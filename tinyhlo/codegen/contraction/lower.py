@@ -65,19 +65,9 @@ from tinyhlo.codegen.loops import (
 )
 from tinyhlo.codegen.lowering.fused import Lowering, LoweringAround
 from tinyhlo.codegen.moves.work import cost
+from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.graph import Reduce
-from tinyhlo.ir.index import (
-    ZERO,
-    Condition,
-    Index,
-    Var,
-    at_each,
-    constant,
-    index,
-    linear,
-    substitute,
-    unravel,
-)
+from tinyhlo.ir.index import ZERO, Index, Var, at_each, constant, index, linear, substitute, unravel
 from tinyhlo.ir.ops import Op
 from tinyhlo.numbers import ceil_div, round_up
 from tinyhlo.schedule.program import Kernel

@@ -25,20 +25,11 @@ from tinyhlo.codegen.loops import Axis, Body, Loop, Store, nested
 from tinyhlo.codegen.lowering.fused import Lowering
 from tinyhlo.codegen.moves.work import cost
 from tinyhlo.codegen.walks import computed_in, loads_of, walk
+from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.contraction import is_exact_cast
 from tinyhlo.ir.dtypes import I8, DType, is_lossless
 from tinyhlo.ir.graph import Node, Param, Reshape
-from tinyhlo.ir.index import (
-    ZERO,
-    Condition,
-    Index,
-    Var,
-    axis_variables,
-    constant,
-    index,
-    linear,
-    point_of,
-)
+from tinyhlo.ir.index import ZERO, Index, Var, axis_variables, constant, index, linear, point_of
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.views import UNFILLED, below_views, through
 from tinyhlo.numbers import ceil_div, power_of_two

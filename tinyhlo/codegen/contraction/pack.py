@@ -25,9 +25,10 @@ from tinyhlo.codegen.expressions import Expression, Guard, Memory, literal
 from tinyhlo.codegen.loops import Axis, Bind, Body, Loop, Store, nested
 from tinyhlo.codegen.lowering.fused import Lowering
 from tinyhlo.codegen.walks import loads_of
+from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import Node
-from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index, linear, unravel
+from tinyhlo.ir.index import ZERO, Index, Var, constant, index, linear, unravel
 from tinyhlo.numbers import ceil_div, power_of_two, round_up
 from tinyhlo.records import dataclass
 from tinyhlo.target import LINE_BYTES

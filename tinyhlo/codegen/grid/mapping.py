@@ -47,8 +47,9 @@ from tinyhlo.codegen.loops import (
     guarded,
 )
 from tinyhlo.codegen.walks import all_loads
+from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.dtypes import DType
-from tinyhlo.ir.index import ZERO, Condition, Data, Index, Var, index, unravel
+from tinyhlo.ir.index import ZERO, Data, Index, Var, index, unravel
 from tinyhlo.numbers import ceil_div
 from tinyhlo.records import dataclass
 from tinyhlo.target import WARP, WARPS, Target

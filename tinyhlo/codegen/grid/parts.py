@@ -57,7 +57,8 @@ from tinyhlo.codegen.loops import (
     nested,
 )
 from tinyhlo.codegen.regions import combine
-from tinyhlo.ir.index import Condition, Index, Var, index, linear, unravel
+from tinyhlo.ir.conditions import Condition
+from tinyhlo.ir.index import Index, Var, index, linear, unravel
 from tinyhlo.ir.ops import Op
 from tinyhlo.numbers import ceil_div, round_up
 from tinyhlo.target import Target

@@ -26,7 +26,7 @@ from tinyhlo.codegen.grid.resident import Resident, render_resident
 from tinyhlo.codegen.grid.sizes import shared_bytes
 from tinyhlo.codegen.grid.types import check_types
 from tinyhlo.codegen.loops import Allocate, Axis, Loop, LoopProgram, Turns, WriteTexel
-from tinyhlo.ir.index import Data, Index, Quotient, Remainder
+from tinyhlo.ir.index import Data, Index, reach, sums_of
 from tinyhlo.numbers import round_up
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.program import Kernel
@@ -245,7 +245,7 @@ def fits_32_bits(piece: Piece, most: int = MOST_INDEX, of_data: bool = True) -> 
 
 def size(where: Index, of_data: bool) -> int:
     """The largest sum of any of its terms, whatever their sign, and of what is divided in it."""
-    counted = [term for term in where.terms if of_data or not isinstance(term[0], Data)]
-    total = sum(abs(factor) * max(map(abs, atom.bounds)) for atom, factor in counted)
-    divided = (a.dividend for a, _ in counted if isinstance(a, (Quotient, Remainder)))
-    return max(abs(where.offset) + total, *(size(each, of_data) for each in divided), 0)
+    return max(
+        reach(Index(each.offset, tuple(t for t in each.terms if of_data or type(t[0]) is not Data)))
+        for each in sums_of(where)
+    )

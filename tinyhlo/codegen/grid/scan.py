@@ -38,8 +38,9 @@ from tinyhlo.codegen.loops import (
     guarded,
 )
 from tinyhlo.codegen.lowering.fused import Conditions, Lowering
+from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.graph import Scan
-from tinyhlo.ir.index import Condition, Index, Var, constant, index, linear, unravel
+from tinyhlo.ir.index import Index, Var, constant, index, linear, unravel
 from tinyhlo.ir.ops import Op
 from tinyhlo.numbers import ceil_div
 from tinyhlo.schedule.program import Kernel

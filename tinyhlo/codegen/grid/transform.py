@@ -33,8 +33,9 @@ from tinyhlo.codegen.loops import (
 from tinyhlo.codegen.lowering.fused import Lowering
 from tinyhlo.codegen.transform.lower import ChainBuilder
 from tinyhlo.codegen.transform.rows import Part
+from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.graph import MultiReduce, Reduce
-from tinyhlo.ir.index import Condition, Var, index
+from tinyhlo.ir.index import Var, index
 from tinyhlo.numbers import ceil_div, power_of_two
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.schedule.transform_chain import Stage, chain_of

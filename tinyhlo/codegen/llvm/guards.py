@@ -14,8 +14,9 @@ from tinyhlo.codegen.expressions import Expression, Guard, Literal, Load, atom_f
 from tinyhlo.codegen.llvm import indices
 from tinyhlo.codegen.llvm.types import lanes_type, literal_text, scalar_type, splat, value_type
 from tinyhlo.codegen.scopes import Value
+from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.dtypes import BOOL, U8
-from tinyhlo.ir.index import Condition, Index, Var
+from tinyhlo.ir.index import Index, Var
 
 if TYPE_CHECKING:
     from tinyhlo.codegen.llvm.values import Values

@@ -18,8 +18,20 @@ from tinyhlo.codegen.expressions import (
 )
 from tinyhlo.codegen.llvm.convert import int_to_int
 from tinyhlo.codegen.llvm.types import lanes_type, splat, value_type
+from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.dtypes import I32, I64, DType
-from tinyhlo.ir.index import Atom, Condition, Data, Index, Quotient, Remainder, Var, stride_in_lanes
+from tinyhlo.ir.index import (
+    Atom,
+    Data,
+    Index,
+    Quotient,
+    Remainder,
+    Var,
+    atoms_of,
+    reach,
+    stride_in_lanes,
+    sums_of,
+)
 from tinyhlo.ir.ops import Op
 
 if TYPE_CHECKING:
@@ -145,18 +157,22 @@ def lanes(v: Values, index: Index) -> tuple[str, DType]:
 
 def small(index: Index) -> bool:
     """Whether every partial result fits 31 bits."""
-    reach = abs(index.offset)
-    for atom, coefficient in index.terms:
-        low, high = atom.bounds
-        reach += max(abs(low), abs(high)) * abs(coefficient)
-        if isinstance(atom, (Quotient, Remainder)) and not small(atom.dividend):
-            return False
-        if isinstance(atom, Quotient) and atom.divisor >= SMALL:
-            return False
-    return reach < SMALL
+    divisors = (atom.divisor for atom in atoms_of(index) if isinstance(atom, Quotient))
+    return all(n < SMALL for n in (*map(reach, sums_of(index)), *divisors))
 
 
 def lanes_of(v: Values, index: Index, wide: DType) -> str:
+    """One number a lane, made once a scope unless it is of memory that may change."""
+    key = index, wide, v.lanes
+    found = v.scope.lane_indices.get(key)
+    if found is None:
+        found = lanes_sum(v, index, wide)
+        if index_loads(index) < 2:
+            v.scope.lane_indices[key] = found
+    return found
+
+
+def lanes_sum(v: Values, index: Index, wide: DType) -> str:
     """Uniform terms as one scalar, broadcast; varying ones added."""
     lanes, scalar_ = v.lanes, f"i{wide.bits}"
     type_ = lanes_type(scalar_, lanes)

@@ -54,6 +54,7 @@ from tinyhlo.codegen.loops import (
 from tinyhlo.codegen.lowering.joined_parts import Bounds, Parts, Position, cut_alike, find_pieces
 from tinyhlo.codegen.lowering.ordered import ordered_source
 from tinyhlo.codegen.regions import combine
+from tinyhlo.ir.conditions import Condition, assuming
 from tinyhlo.ir.dtypes import I16
 from tinyhlo.ir.graph import (
     VIEWS,
@@ -71,7 +72,7 @@ from tinyhlo.ir.graph import (
     Shape,
     intern,
 )
-from tinyhlo.ir.index import ZERO, Condition, Index, Var, assuming, index, linear
+from tinyhlo.ir.index import ZERO, Index, Var, index, linear
 from tinyhlo.ir.ops import MULTIPLICATIONS, Op
 from tinyhlo.ir.views import through
 from tinyhlo.records import dataclass

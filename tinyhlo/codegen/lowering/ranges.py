@@ -42,8 +42,9 @@ from tinyhlo.codegen.loops import (
 )
 from tinyhlo.codegen.lowering.fused import Lowering
 from tinyhlo.codegen.lowering.updates import FEWEST, Updates
+from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.dtypes import I32, I64
-from tinyhlo.ir.index import ZERO, Condition, Data, Index, Var, constant, index, linear
+from tinyhlo.ir.index import ZERO, Data, Index, Var, constant, index, linear
 from tinyhlo.numbers import ceil_div
 from tinyhlo.records import dataclass
 from tinyhlo.target import Target

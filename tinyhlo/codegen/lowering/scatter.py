@@ -21,8 +21,9 @@ from tinyhlo.codegen.lowering.own_copies import by_copies
 from tinyhlo.codegen.lowering.ranges import by_ranges
 from tinyhlo.codegen.lowering.strips import by_strips
 from tinyhlo.codegen.lowering.updates import Updates, result_memories
+from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.graph import Node, Output, Scatter
-from tinyhlo.ir.index import ZERO, Condition, Index, linear
+from tinyhlo.ir.index import ZERO, Index, linear
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
 

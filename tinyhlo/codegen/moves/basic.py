@@ -28,7 +28,15 @@ from tinyhlo.codegen.loops import (
     Store,
     around,
 )
-from tinyhlo.ir.index import ZERO, Atom, Index, Quotient, Remainder, Var, index, substitute
+from tinyhlo.ir.index import (
+    ZERO,
+    Atom,
+    Index,
+    Var,
+    atoms_of,
+    index,
+    substitute,
+)
 
 
 def join(body: Body) -> Body:
@@ -142,11 +150,7 @@ def is_apart(where: Index, outer: Var, inner: Var, bounded: bool) -> bool:
 
 def mentions(where: Index, atoms: set[Atom]) -> bool:
     """Whether one of `atoms` occurs in an index."""
-    return any(
-        atom in atoms
-        or (isinstance(atom, (Quotient, Remainder)) and mentions(atom.dividend, atoms))
-        for atom, _ in where.terms
-    )
+    return any(atom in atoms for atom in atoms_of(where))
 
 
 def stores_alone(body: Body) -> bool:

@@ -22,7 +22,8 @@ from tinyhlo.codegen.bodies import must_run_once
 from tinyhlo.codegen.expressions import Expression, Guard
 from tinyhlo.codegen.loops import Accumulate, Axis, Body, Declare, If, Loop, Statement, Store
 from tinyhlo.codegen.moves.write_out import extent_of, specialised
-from tinyhlo.ir.index import Condition, Var, index
+from tinyhlo.ir.conditions import Condition
+from tinyhlo.ir.index import Var, index
 from tinyhlo.numbers import ceil_div, round_up
 
 MOST_NODES = 256  # expressions of a body, and of a window once it is written out

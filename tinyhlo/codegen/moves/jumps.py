@@ -23,8 +23,9 @@ from tinyhlo.codegen.expressions import (
 )
 from tinyhlo.codegen.loops import Body, Loop, Statement
 from tinyhlo.codegen.walks import parts, walk
+from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.dtypes import I32
-from tinyhlo.ir.index import Condition, Data, index
+from tinyhlo.ir.index import Data, index
 from tinyhlo.ir.ops import FUNCTIONS, Op
 
 

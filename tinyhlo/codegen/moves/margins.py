@@ -18,7 +18,8 @@ from tinyhlo.codegen.bodies import rewritten
 from tinyhlo.codegen.expressions import Guard, Literal, Load, exchanged
 from tinyhlo.codegen.loops import Axis, Body, Loop, Statement, Store
 from tinyhlo.codegen.moves.basic import collapse, over_nests
-from tinyhlo.ir.index import Condition, Index, Var, constant, index, substitute
+from tinyhlo.ir.conditions import Condition
+from tinyhlo.ir.index import Index, Var, constant, index, substitute
 
 MANY = 1 << 12  # elements: below, there is little to win
 TO_SHARE = 64  # iterations around the pieces of a loop; fewer are cut again, for threads to share

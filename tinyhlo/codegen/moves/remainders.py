@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import lru_cache, reduce
 from math import gcd, lcm
 
 from tinyhlo.codegen.bodies import all_indices, inside, only_sums, values_in
@@ -41,7 +41,8 @@ from tinyhlo.codegen.moves.write_out import (
     written_out,
 )
 from tinyhlo.codegen.walks import walk
-from tinyhlo.ir.index import Atom, Condition, Index, Quotient, Remainder, Var, constant, index
+from tinyhlo.ir.conditions import Condition
+from tinyhlo.ir.index import Index, Quotient, Remainder, Var, atoms_of, constant, index
 from tinyhlo.target import NEAR, Target
 
 MOST_UNDECIDED = 768  # expressions of all remainders, before those are left out that are zero
@@ -179,14 +180,6 @@ def row_of(body: Sequence[Statement], var: Var) -> int:
     return row if row and var.extent % row == 0 else 0
 
 
-def atoms_of(where: Index) -> Iterator[Atom]:
-    """The atoms of an index, and those inside its quotients and remainders."""
-    for atom, _ in where.terms:
-        yield atom
-        if isinstance(atom, (Quotient, Remainder)):
-            yield from atoms_of(atom.dividend)
-
-
 def count_nodes(body: Sequence[Statement]) -> int:
     return sum(1 for _ in walk(value for s in body for value in values_in(s)))
 
@@ -206,6 +199,7 @@ def remainders_of(where: Index, var: Var) -> int:
     return lcm(*found)
 
 
+@lru_cache(maxsize=4096)
 def modulus_of(where: Index, var: Var) -> int:
     """How many values of `var` in a row it takes until every quotient and remainder in an index
     goes up by as much as it did before: `(i//2 + 1)//2` needs four."""
@@ -215,6 +209,8 @@ def modulus_of(where: Index, var: Var) -> int:
             case (
                 Quotient(dividend=inner, divisor=number) | Remainder(dividend=inner, modulus=number)
             ):
+                if var not in atom.free:
+                    continue
                 period = modulus_of(inner, var)
                 if not (period == 1 and (inner.coefficient(var) or 0) % number == 0):
                     period *= number

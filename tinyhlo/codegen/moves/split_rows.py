@@ -18,10 +18,10 @@ from itertools import pairwise
 from tinyhlo.codegen.bodies import all_indices, substituted
 from tinyhlo.codegen.loops import Body, Loop, nested
 from tinyhlo.codegen.moves.basic import collapse, over_nests
-from tinyhlo.codegen.moves.remainders import atoms_of, divides
+from tinyhlo.codegen.moves.remainders import divides
 from tinyhlo.codegen.moves.vectors import innermost
 from tinyhlo.codegen.moves.write_out import is_worth_vectors
-from tinyhlo.ir.index import ZERO, Index, Quotient, Remainder, Var, index
+from tinyhlo.ir.index import ZERO, Index, Quotient, Remainder, Var, atoms_of, index
 
 
 def split_rows(body: Body, moves: list[str]) -> Body:

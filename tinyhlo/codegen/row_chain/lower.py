@@ -50,8 +50,9 @@ from tinyhlo.codegen.moves.staging import stage_rows
 from tinyhlo.codegen.moves.vectors import vectorised
 from tinyhlo.codegen.row_chain.mask import needed_tile
 from tinyhlo.codegen.row_chain.pack import Packing, choose_sizes
+from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.graph import Param
-from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index, linear, unravel
+from tinyhlo.ir.index import ZERO, Index, Var, constant, index, linear, unravel
 from tinyhlo.numbers import ceil_div
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.schedule.row_chain import RowChain, find_row_chain

@@ -17,7 +17,8 @@ from tinyhlo.codegen.bodies import all_values, below
 from tinyhlo.codegen.expressions import Apply, Expression, Literal, Load, Memory, as_affine
 from tinyhlo.codegen.loops import Body
 from tinyhlo.codegen.walks import parts
-from tinyhlo.ir.index import Condition, Index, Var, substitute
+from tinyhlo.ir.conditions import Condition
+from tinyhlo.ir.index import Index, Var, substitute
 from tinyhlo.ir.ops import Op
 
 Held = frozenset[Expression]  # conditions that hold wherever scores are read

@@ -22,9 +22,10 @@ from tinyhlo.codegen.contraction.tiles import matrix_slots, matrix_tiles, tile_s
 from tinyhlo.codegen.expressions import Expression, Guard, Memory, literal
 from tinyhlo.codegen.loops import Axis, Body, Loop, Store, guarded, needed, nested
 from tinyhlo.codegen.lowering.fused import Lowering, LoweringAround, Scope, letter
+from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.dtypes import DType
 from tinyhlo.ir.graph import Node
-from tinyhlo.ir.index import ZERO, Condition, Index, Var, index, linear, unravel
+from tinyhlo.ir.index import ZERO, Index, Var, index, linear, unravel
 from tinyhlo.numbers import ceil_div, round_up
 from tinyhlo.records import dataclass
 from tinyhlo.schedule.program import Kernel

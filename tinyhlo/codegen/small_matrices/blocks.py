@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tinyhlo.codegen.loops import Axis, Body, Loop, guarded
-from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index
+from tinyhlo.ir.conditions import Condition
+from tinyhlo.ir.index import ZERO, Index, Var, constant, index
 from tinyhlo.records import dataclass
 
 

@@ -26,7 +26,8 @@ from tinyhlo.codegen.small_matrices.matrices import (
     root,
     scaling,
 )
-from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, index
+from tinyhlo.ir.conditions import Condition
+from tinyhlo.ir.index import ZERO, Index, Var, constant, index
 from tinyhlo.ir.ops import Op
 
 INVERSE, SCALE = map(constant, range(2))  # columns of what `solve` multiplies by

@@ -25,7 +25,8 @@ from tinyhlo.codegen.small_matrices.matrices import (
     number,
     scaling,
 )
-from tinyhlo.ir.index import ZERO, Condition, Index, Var, index
+from tinyhlo.ir.conditions import Condition
+from tinyhlo.ir.index import ZERO, Index, Var, index
 from tinyhlo.records import dataclass
 
 PANEL = 2  # columns of a block; of 3 or 4 large matrices take 0.9 of the time, and compile in 1.7

@@ -36,8 +36,9 @@ from tinyhlo.codegen.loops import (
     Store,
 )
 from tinyhlo.codegen.regions import inline
+from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.dtypes import I32, I64
-from tinyhlo.ir.index import Condition, Index, Var, index
+from tinyhlo.ir.index import Index, Var, index
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.order import Key
 from tinyhlo.numbers import ceil_div

@@ -26,9 +26,10 @@ from tinyhlo.codegen.loops import (
     guarded,
 )
 from tinyhlo.codegen.lowering.fused import Lowering, Position
+from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.dtypes import F32, I32
 from tinyhlo.ir.graph import LibraryCall, Output
-from tinyhlo.ir.index import Condition, Index, Var, index, unravel
+from tinyhlo.ir.index import Index, Var, index, unravel
 from tinyhlo.ir.ops import Op
 from tinyhlo.numbers import ceil_div
 from tinyhlo.schedule.program import Kernel

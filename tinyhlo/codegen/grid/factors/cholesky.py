@@ -52,9 +52,10 @@ from tinyhlo.codegen.loops import (
     Turns,
     guarded,
 )
+from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.dtypes import I32
 from tinyhlo.ir.graph import LibraryCall, Param
-from tinyhlo.ir.index import Condition, Index, Var, index, unravel
+from tinyhlo.ir.index import Index, Var, index, unravel
 from tinyhlo.ir.ops import Op
 from tinyhlo.numbers import ceil_div
 from tinyhlo.schedule.program import Kernel

@@ -38,9 +38,10 @@ from tinyhlo.codegen.loops import (
     Turns,
     guarded,
 )
+from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.dtypes import I32
 from tinyhlo.ir.graph import LibraryCall
-from tinyhlo.ir.index import Condition, Index, Var, index, linear, unravel
+from tinyhlo.ir.index import Index, Var, index, linear, unravel
 from tinyhlo.numbers import ceil_div
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target

@@ -52,9 +52,10 @@ from tinyhlo.codegen.loops import (
     Synchronize,
     guarded,
 )
+from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.dtypes import U32
 from tinyhlo.ir.graph import Node
-from tinyhlo.ir.index import Condition, Index, Var, index, unravel
+from tinyhlo.ir.index import Index, Var, index, unravel
 from tinyhlo.numbers import ceil_div
 from tinyhlo.records import dataclass
 

@@ -49,9 +49,10 @@ from tinyhlo.codegen.loops import (
 from tinyhlo.codegen.lowering.fused import LoweringAround
 from tinyhlo.codegen.moves.work import cost
 from tinyhlo.codegen.walks import all_loads
+from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.dtypes import F32, F64
 from tinyhlo.ir.graph import Node, Reduce
-from tinyhlo.ir.index import ZERO, Condition, Index, Var, index, linear, point_of, unravel
+from tinyhlo.ir.index import ZERO, Index, Var, index, linear, point_of, unravel
 from tinyhlo.ir.ops import Op
 from tinyhlo.numbers import ceil_div
 from tinyhlo.schedule.program import Kernel

@@ -37,9 +37,10 @@ from tinyhlo.codegen.loops import (
     guarded,
     needed,
 )
+from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.dtypes import U32
 from tinyhlo.ir.graph import Node
-from tinyhlo.ir.index import Condition, Index, index, unravel
+from tinyhlo.ir.index import Index, index, unravel
 from tinyhlo.numbers import ceil_div
 
 PITCH = (DEPTH + RUN) // 2  # words of a row of shared memory

@@ -36,9 +36,10 @@ from tinyhlo.codegen.loops import (
     guarded,
     needed,
 )
+from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.dtypes import U16, U32, DType
 from tinyhlo.ir.graph import Node
-from tinyhlo.ir.index import ZERO, Condition, Index, constant, index, is_multiple, point_of
+from tinyhlo.ir.index import ZERO, Index, constant, index, is_multiple, point_of
 from tinyhlo.ir.ops import Op
 from tinyhlo.records import dataclass
 

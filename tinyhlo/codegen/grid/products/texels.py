@@ -18,9 +18,10 @@ from tinyhlo.codegen.contraction.layout import operand_strides
 from tinyhlo.codegen.expressions import Expression, Guard, Memory, literal
 from tinyhlo.codegen.grid.products.operands import holds
 from tinyhlo.codegen.loops import Axis, Bind, Body, Loop, ReadTexel, Statement, WriteTexel, needed
+from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.dtypes import BF16, F16, F32
 from tinyhlo.ir.graph import Node, Window
-from tinyhlo.ir.index import ZERO, Condition, Index, Var, index, linear, unravel
+from tinyhlo.ir.index import ZERO, Index, Var, index, linear, unravel
 from tinyhlo.ir.views import UNFILLED, through
 from tinyhlo.numbers import ceil_div
 from tinyhlo.records import dataclass

@@ -20,8 +20,9 @@ from tinyhlo.codegen.grid.products.fragments import Fragment
 from tinyhlo.codegen.grid.products.warps import MatrixTile
 from tinyhlo.codegen.grid.products.wide import fetched, is_known
 from tinyhlo.codegen.loops import Assign, Body, Fetch, FragmentProduct, Statement
+from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.dtypes import F32, U32
-from tinyhlo.ir.index import ZERO, Condition
+from tinyhlo.ir.index import ZERO
 from tinyhlo.ir.ops import Op
 
 Held = Mapping[str, Sequence[Read]]  # the words of fragments a0 .., b0 ..

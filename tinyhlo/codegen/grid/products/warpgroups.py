@@ -47,8 +47,9 @@ from tinyhlo.codegen.loops import (
     WarpgroupProducts,
     guarded,
 )
+from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.dtypes import F32, U32
-from tinyhlo.ir.index import ZERO, Condition, Index, Var, index, unravel
+from tinyhlo.ir.index import ZERO, Index, Var, index, unravel
 from tinyhlo.ir.ops import Op
 from tinyhlo.numbers import ceil_div
 from tinyhlo.records import dataclass

@@ -51,20 +51,10 @@ from tinyhlo.codegen.loops import (
 )
 from tinyhlo.codegen.moves.work import cost
 from tinyhlo.codegen.walks import computed_in, parts, places, walk
+from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.dtypes import BF16, F16, F32
 from tinyhlo.ir.graph import Node
-from tinyhlo.ir.index import (
-    ZERO,
-    Condition,
-    Index,
-    Quotient,
-    Remainder,
-    Var,
-    constant,
-    index,
-    is_multiple,
-    unravel,
-)
+from tinyhlo.ir.index import ZERO, Index, Var, constant, index, is_multiple, sums_of, unravel
 from tinyhlo.ir.ops import Op
 from tinyhlo.numbers import ceil_div
 from tinyhlo.target import WIDE_LOADS
@@ -369,12 +359,8 @@ def fetched(
 
 def atoms(value: Expression) -> int:
     """Of all indices in a value, those inside others too."""
-
-    def inside(where: Index) -> int:
-        divided = (a.dividend for a, _ in where.terms if isinstance(a, (Quotient, Remainder)))
-        return len(where.terms) + sum(map(inside, divided))
-
-    return sum(inside(where) for e in walk([value], lambda _: True, parts) for where in places(e))
+    wheres = (where for e in walk([value], lambda _: True, parts) for where in places(e))
+    return sum(len(each.terms) for where in wheres for each in sums_of(where))
 
 
 def is_known(where: Index) -> bool:

@@ -52,9 +52,10 @@ from tinyhlo.codegen.lowering.fused import Conditions, Lowering, Position, lette
 from tinyhlo.codegen.lowering.scatter import dtype_bounds
 from tinyhlo.codegen.lowering.updates import Updates
 from tinyhlo.codegen.regions import inline
+from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.dtypes import BOOL, I32, I64, DType
 from tinyhlo.ir.graph import Elementwise, Graph, Node, Param
-from tinyhlo.ir.index import ZERO, Condition, Index, Var, divide, index, linear, unravel
+from tinyhlo.ir.index import ZERO, Index, Var, divide, index, linear, unravel
 from tinyhlo.ir.ops import Op
 from tinyhlo.numbers import ceil_div, power_of_two
 from tinyhlo.target import DATA_LOOPS, Target

@@ -21,7 +21,8 @@ from tinyhlo.codegen.loops import Axis, Bind, Body, Loop, LoopProgram, Statement
 from tinyhlo.codegen.lowering.fused import Lowering, Scope, letter
 from tinyhlo.codegen.lowering.scatter import dtype_bounds, with_operand
 from tinyhlo.codegen.lowering.updates import Updates
-from tinyhlo.ir.index import Condition, Var, index, linear
+from tinyhlo.ir.conditions import Condition
+from tinyhlo.ir.index import Var, index, linear
 from tinyhlo.numbers import ceil_div
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target

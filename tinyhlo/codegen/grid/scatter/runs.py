@@ -37,8 +37,9 @@ from tinyhlo.codegen.loops import (
     guarded,
     holding,
 )
+from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.dtypes import I32, DType
-from tinyhlo.ir.index import ZERO, Condition, Index, Var, constant, divide, index
+from tinyhlo.ir.index import ZERO, Index, Var, constant, divide, index
 from tinyhlo.ir.ops import Op
 from tinyhlo.numbers import ceil_div
 

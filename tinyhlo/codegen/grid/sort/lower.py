@@ -14,8 +14,9 @@ from tinyhlo.codegen.grid.sort.network import Network
 from tinyhlo.codegen.grid.sort.rows import Rows, saved
 from tinyhlo.codegen.loops import Allocate, Body, If, LoopProgram
 from tinyhlo.codegen.lowering.fused import Lowering
+from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.graph import Sort
-from tinyhlo.ir.index import Condition, Index, unravel
+from tinyhlo.ir.index import Index, unravel
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
 

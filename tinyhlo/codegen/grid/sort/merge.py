@@ -44,8 +44,9 @@ from tinyhlo.codegen.loops import (
     needed,
 )
 from tinyhlo.codegen.sort.rank import signed_key
+from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.dtypes import BOOL, I32, I64, DType
-from tinyhlo.ir.index import Condition, Index, Var, index, unravel
+from tinyhlo.ir.index import Index, Var, index, unravel
 from tinyhlo.ir.order import Order, find_order
 from tinyhlo.numbers import ceil_div, power_of_two
 from tinyhlo.target import DATA_LOOPS, Target

@@ -44,8 +44,9 @@ from tinyhlo.codegen.loops import (
 )
 from tinyhlo.codegen.lowering.fused import Conditions
 from tinyhlo.codegen.regions import inline
+from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.dtypes import BOOL, I32
-from tinyhlo.ir.index import Condition, Index, Var, index, unravel
+from tinyhlo.ir.index import Index, Var, index, unravel
 from tinyhlo.numbers import ceil_div, power_of_two
 from tinyhlo.target import Target
 

@@ -8,8 +8,9 @@ from math import prod
 from tinyhlo.codegen.expressions import Expression, Load, Memory
 from tinyhlo.codegen.loops import Body, Statement, Store, guarded
 from tinyhlo.codegen.lowering.fused import Conditions, Lowering
+from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.graph import Output, Sort
-from tinyhlo.ir.index import Condition, Index, linear, unravel
+from tinyhlo.ir.index import Index, linear, unravel
 from tinyhlo.schedule.program import Kernel
 
 Elements = Callable[[Index, Index, Conditions], list[Expression]]  # of a row, at a place

@@ -30,8 +30,9 @@ from tinyhlo.codegen.loops import (
     guarded,
     holding,
 )
+from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.dtypes import BOOL, I32
-from tinyhlo.ir.index import Condition, Index, Var, constant, index
+from tinyhlo.ir.index import Index, Var, constant, index
 from tinyhlo.numbers import ceil_div
 
 PROBES = 128  # items that look for one answer: three rounds for runs of 2 million elements
