@@ -250,6 +250,9 @@ def test_stages_of_an_interpreted_program(
     monkeypatch.setenv("TINYHLO_DEVICE", "GPU")
     assert main(["show", str(files["text"]), "--stage", "graph"]) == 2
     assert "runs on CPU, CL (CL:1, ...), NV (NV:1, ...)" in capsys.readouterr().err
+    monkeypatch.setenv("TINYHLO_DEVICE", "cl:1")
+    assert main(["show", str(files["text"]), "--stage", "graph"]) == 2
+    assert "unknown device 'cl:1', CL:1?: this version" in capsys.readouterr().err
 
 
 def test_devices_and_options(capsys: pytest.CaptureFixture[str]) -> None:

@@ -51,7 +51,9 @@ def kind_of(device: str) -> DeviceKind:
     kind = DEVICES.get(name)
     if kind is not None and (not colon or (kind.home and number.isdecimal())):
         return kind
+    near = device.upper() if device.upper().partition(":")[0] in DEVICES else ""
     names = ", ".join(f"{name} ({name}:1, ...)" if DEVICES[name].home else name for name in DEVICES)
     raise TinyhloError(
-        f"unknown device {device!r}: this version runs on {names} (set TINYHLO_DEVICE)"
+        f"unknown device {device!r}{near and f', {near}?'}: this version runs on {names} "
+        "(set TINYHLO_DEVICE)"
     )

@@ -101,6 +101,16 @@ def test_an_unwritable_folder_is_no_error(tmp_path: Path) -> None:
     assert cache.load(key_of(["x"])) is None
 
 
+def test_an_unwritable_folder_that_is_named_is_said_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    config = Config(cache_dir=str(tmp_path / "file" / "cache"))
+    assert cache_of("programs", config) and cache_of("objects", config)
+    said = capsys.readouterr().err
+    assert said.count("TINYHLO_CACHE_DIR=") == 1 and "nothing is kept there" in said
+
+
 def test_a_user_without_a_home_has_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     pwd = pytest.importorskip("pwd")
 

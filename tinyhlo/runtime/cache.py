@@ -7,7 +7,8 @@
 A file holds a magic word, the SHA-256 of its payload, and the payload. It is written under a
 temporary name and renamed, so readers see all of it or nothing. A damaged file reads as absent.
 When the folder outgrows `limit` bytes, the files used longest ago go first. A folder that cannot
-be written is not an error: the program just compiles again.
+be written is not an error: the program just compiles again (one that the user has named is said to
+be none).
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 
-from tinyhlo.config import Config, cache_folder
+from tinyhlo.config import Config, cache_folder, variable
 from tinyhlo.errors import TinyhloError
 from tinyhlo.records import dataclass
 
@@ -112,9 +115,22 @@ def cache_of(name: str, config: Config) -> Cache | None:
     if not config.cache:
         return None
     try:
-        return Cache(cache_folder(config) / name)
+        folder = cache_folder(config)
     except TinyhloError:  # a user without a home compiles again, as where no folder can be written
         return None
+    if config.cache_dir:
+        check_named(folder)
+    return Cache(folder / name)
+
+
+@cache
+def check_named(folder: Path) -> None:
+    """Say once that a folder which the user has named cannot be made."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        name, why = variable("cache_dir"), error.strerror or str(error)
+        print(f"tinyhlo: {name}={folder}: {why}; nothing is kept there", file=sys.stderr)
 
 
 def kept(cache: Cache | None, key: str, make: Callable[[], bytes]) -> bytes:
