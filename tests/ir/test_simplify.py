@@ -277,6 +277,16 @@ def test_elements_that_follow_each_other_are_a_slice(start: int) -> None:
     np.testing.assert_array_equal(run_graph(simple, [x])[0], run_graph(graph, [x])[0])
 
 
+@pytest.mark.parametrize("start", [0, 6])
+def test_places_that_wrap_are_no_slice(start: int) -> None:
+    """The narrow type of an iota counts from 0 again."""
+    x = build.param(0, (300,), F32)
+    counted = build.iota((300 - start,), U8, 0)
+    graph = Graph((x.type,), (build.gather(x, [counted + start if start else counted]),))
+    given = np.arange(300, dtype=np.float32)
+    np.testing.assert_array_equal(run_graph(simplify(graph), [given]), run_graph(graph, [given]))
+
+
 def test_plus_zero_is_kept() -> None:
     node = build.elementwise(Op.ADD, X, full(0.0))
     assert simplify(Graph((X.type,), (node,))).results == (node,)

@@ -410,7 +410,7 @@ def as_index(value: Expression, bounds: tuple[int, int]) -> Index:
     """An integer expression as an Index: sums of affine parts stay affine, the rest is Data, known
     to lie within `bounds`."""
     match value:
-        case IndexValue(index=inner):
+        case IndexValue(index=inner, dtype=dtype) if fits(inner, dtype):
             return inner
         case Literal():
             return constant(number_of(value))

@@ -83,11 +83,13 @@ def gather_of_ranges(node: Gather) -> Node | None:
 def counted_from(index: Node) -> tuple[int, int | None] | None:
     """The first index and the axis along which it counts up, if it does and that is known."""
     match index:
-        case Iota(axis=axis):
+        case Iota(axis=axis) if holds_positions(index.dtype, index.shape[axis]):
             return 0, axis
         case Elementwise(op=Op.ADD, inputs=(first, Iota(axis=axis)) | (Iota(axis=axis), first)):
             start = splat_value(first)
-            return None if start is None else (int(start), axis)
+            if start is None or not holds_positions(index.dtype, int(start) + index.shape[axis]):
+                return None
+            return int(start), axis
         case Constant(value=value, shape=(extent,)) if extent > 1:
             start = int(value[0])
             return (start, 0) if np.array_equal(value, np.arange(start, start + extent)) else None
