@@ -18,7 +18,7 @@ from tinyhlo.codegen.grid.products.fragments import FRAGMENTS, WGMMA, Fragment
 from tinyhlo.codegen.grid.products.tiles import Extents
 from tinyhlo.codegen.grid.products.warpgroups import Lines
 from tinyhlo.codegen.grid.products.warps import COPIED, tiles_of
-from tinyhlo.codegen.loops import Fetch
+from tinyhlo.codegen.grid.statements import Fetch
 from tinyhlo.ir.dtypes import U32
 from tinyhlo.ir.index import ZERO, Index, Var, constant, index, substitute
 from tinyhlo.target import Target

@@ -22,7 +22,8 @@ from tinyhlo.codegen.grid.products.fragments import OF_F32, TF32
 from tinyhlo.codegen.grid.products.tiles import Extents
 from tinyhlo.codegen.grid.products.warps import COPIED, PADDING, tiles_of
 from tinyhlo.codegen.grid.render import device_code
-from tinyhlo.codegen.loops import Assign, Fetch
+from tinyhlo.codegen.grid.statements import Fetch
+from tinyhlo.codegen.loops import Assign
 from tinyhlo.codegen.render import kernels_of
 from tinyhlo.config import Config, from_environment
 from tinyhlo.import_stablehlo import import_module

@@ -25,6 +25,17 @@ from tinyhlo.codegen.expressions import (
     index_free,
     substitute_expression,
 )
+from tinyhlo.codegen.grid.statements import (
+    Copy,
+    EndCopies,
+    Fetch,
+    FragmentProduct,
+    Put,
+    ReadTexel,
+    Synchronize,
+    WarpgroupProducts,
+    WriteTexel,
+)
 from tinyhlo.codegen.loops import (
     Accumulate,
     Allocate,
@@ -32,23 +43,14 @@ from tinyhlo.codegen.loops import (
     Axis,
     Bind,
     Body,
-    Copy,
     Declare,
-    EndCopies,
-    Fetch,
-    FragmentProduct,
     HoldMatrices,
     If,
     Keep,
     Loop,
-    Put,
-    ReadTexel,
     Statement,
     Store,
-    Synchronize,
     TileProduct,
-    WarpgroupProducts,
-    WriteTexel,
 )
 from tinyhlo.codegen.walks import all_loads, computed_in, loads_of, parts, places, walk
 from tinyhlo.ir.conditions import Condition

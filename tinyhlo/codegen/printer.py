@@ -26,6 +26,17 @@ from tinyhlo.codegen.expressions import (
     float_of,
     number_of,
 )
+from tinyhlo.codegen.grid.statements import (
+    Copy,
+    EndCopies,
+    Fetch,
+    FragmentProduct,
+    Put,
+    ReadTexel,
+    Synchronize,
+    WarpgroupProducts,
+    WriteTexel,
+)
 from tinyhlo.codegen.loops import (
     Accumulate,
     Allocate,
@@ -33,24 +44,15 @@ from tinyhlo.codegen.loops import (
     Axis,
     Bind,
     Body,
-    Copy,
     Declare,
-    EndCopies,
-    Fetch,
-    FragmentProduct,
     HoldMatrices,
     If,
     Keep,
     Loop,
     LoopProgram,
-    Put,
-    ReadTexel,
     Statement,
     Store,
-    Synchronize,
     TileProduct,
-    WarpgroupProducts,
-    WriteTexel,
 )
 from tinyhlo.codegen.walks import parts, walk
 from tinyhlo.ir.conditions import Condition

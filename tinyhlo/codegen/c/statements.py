@@ -21,6 +21,17 @@ from tinyhlo.codegen.c.language import Language
 from tinyhlo.codegen.c.prelude import STORES_2
 from tinyhlo.codegen.c.values import Values
 from tinyhlo.codegen.expressions import Apply, Expression, Memory, Read
+from tinyhlo.codegen.grid.statements import (
+    Copy,
+    EndCopies,
+    Fetch,
+    FragmentProduct,
+    Put,
+    ReadTexel,
+    Synchronize,
+    WarpgroupProducts,
+    WriteTexel,
+)
 from tinyhlo.codegen.loops import (
     Accumulate,
     Allocate,
@@ -28,21 +39,12 @@ from tinyhlo.codegen.loops import (
     Axis,
     Bind,
     Body,
-    Copy,
     Declare,
-    EndCopies,
-    Fetch,
-    FragmentProduct,
     If,
     Keep,
     Loop,
-    Put,
-    ReadTexel,
     Statement,
     Store,
-    Synchronize,
-    WarpgroupProducts,
-    WriteTexel,
 )
 from tinyhlo.ir.dtypes import F32, DType
 from tinyhlo.ir.index import constant, is_multiple

@@ -1,5 +1,6 @@
 """Code for devices that run grids of work-items: GPUs, and OpenCL on anything. In reading order:
 
+statements what loops for devices have besides those for processors
 code       what is handed to `runtime/devices`; `types` that a device computes with, and their
            `sizes` in memory that a group shares; `arguments`: how many arrays it takes
 lower      which way a Kernel goes; `mapping`: which iterations become work-items

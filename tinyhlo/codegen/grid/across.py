@@ -35,17 +35,8 @@ from tinyhlo.codegen.expressions import (
 from tinyhlo.codegen.grid.mapping import ITEMS, collapsed, is_independent
 from tinyhlo.codegen.grid.several import WORK
 from tinyhlo.codegen.grid.sizes import WORD, shared_bytes, shared_itemsize
-from tinyhlo.codegen.loops import (
-    Allocate,
-    Axis,
-    Bind,
-    Body,
-    Loop,
-    LoopProgram,
-    Statement,
-    Store,
-    Synchronize,
-)
+from tinyhlo.codegen.grid.statements import Synchronize
+from tinyhlo.codegen.loops import Allocate, Axis, Bind, Body, Loop, LoopProgram, Statement, Store
 from tinyhlo.codegen.walks import plain_loads, work_of
 from tinyhlo.ir.dtypes import I32, DType
 from tinyhlo.ir.index import Index, Var, constant, index, substitute, unravel

@@ -24,8 +24,9 @@ from tinyhlo.codegen.grid.lower import lower
 from tinyhlo.codegen.grid.mapping import PRIVATE_BYTES, Piece, pieces_of, pieces_of_turn
 from tinyhlo.codegen.grid.resident import Resident, render_resident
 from tinyhlo.codegen.grid.sizes import shared_bytes
+from tinyhlo.codegen.grid.statements import WriteTexel
 from tinyhlo.codegen.grid.types import check_types
-from tinyhlo.codegen.loops import Allocate, Axis, Loop, LoopProgram, Turns, WriteTexel
+from tinyhlo.codegen.loops import Allocate, Axis, Loop, LoopProgram, Turns
 from tinyhlo.ir.index import Data, Index, reach, sums_of
 from tinyhlo.numbers import round_up
 from tinyhlo.records import dataclass

@@ -24,6 +24,7 @@ from collections.abc import Callable
 from tinyhlo.codegen.expressions import Expression, Guard, Load, Memory, Read, apply, identity
 from tinyhlo.codegen.grid.mapping import ITEMS, by_item
 from tinyhlo.codegen.grid.sizes import shared_itemsize
+from tinyhlo.codegen.grid.statements import Synchronize
 from tinyhlo.codegen.loops import (
     Accumulate,
     Allocate,
@@ -34,7 +35,6 @@ from tinyhlo.codegen.loops import (
     LoopProgram,
     Statement,
     Store,
-    Synchronize,
     guarded,
 )
 from tinyhlo.codegen.lowering.fused import Conditions, Lowering

@@ -20,16 +20,8 @@ from math import prod
 
 from tinyhlo.codegen.choices import Moves
 from tinyhlo.codegen.grid.mapping import ITEMS, SMALL, collapsed, iterations, recovered
-from tinyhlo.codegen.loops import (
-    Axis,
-    Bind,
-    Body,
-    Loop,
-    LoopProgram,
-    Statement,
-    Synchronize,
-    guarded,
-)
+from tinyhlo.codegen.grid.statements import Synchronize
+from tinyhlo.codegen.loops import Axis, Bind, Body, Loop, LoopProgram, Statement, guarded
 from tinyhlo.codegen.lowering.fused import Lowering
 from tinyhlo.codegen.transform.lower import ChainBuilder
 from tinyhlo.codegen.transform.rows import Part

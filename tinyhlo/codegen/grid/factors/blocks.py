@@ -14,17 +14,8 @@ from typing import NamedTuple
 
 from tinyhlo.codegen.expressions import Apply, Expression, Guard, Load, Memory, Read, literal
 from tinyhlo.codegen.grid.factors.calls import BLOCK, TILE
-from tinyhlo.codegen.loops import (
-    Assign,
-    Axis,
-    Body,
-    Declare,
-    Fetch,
-    Loop,
-    Statement,
-    Store,
-    guarded,
-)
+from tinyhlo.codegen.grid.statements import Fetch
+from tinyhlo.codegen.loops import Assign, Axis, Body, Declare, Loop, Statement, Store, guarded
 from tinyhlo.codegen.lowering.fused import Lowering, Position
 from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.dtypes import F32, I32

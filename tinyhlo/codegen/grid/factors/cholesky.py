@@ -37,6 +37,7 @@ from tinyhlo.codegen.expressions import (
 from tinyhlo.codegen.grid.factors.blocks import Blocked, Element, loads, multiply_add
 from tinyhlo.codegen.grid.factors.calls import BLOCK, ITEMS, TILE
 from tinyhlo.codegen.grid.mapping import by_item
+from tinyhlo.codegen.grid.statements import Synchronize
 from tinyhlo.codegen.lapack import letter
 from tinyhlo.codegen.loops import (
     Allocate,
@@ -48,7 +49,6 @@ from tinyhlo.codegen.loops import (
     LoopProgram,
     Statement,
     Store,
-    Synchronize,
     Turns,
     guarded,
 )

@@ -40,18 +40,8 @@ from tinyhlo.codegen.grid.products.operands import NarrowProduct, Staged, fetch,
 from tinyhlo.codegen.grid.products.tiles import Tile
 from tinyhlo.codegen.grid.products.warps import PADDING, MatrixTile
 from tinyhlo.codegen.grid.products.wide import is_known
-from tinyhlo.codegen.loops import (
-    Assign,
-    Body,
-    Copy,
-    Declare,
-    EndCopies,
-    Fetch,
-    Statement,
-    Store,
-    Synchronize,
-    guarded,
-)
+from tinyhlo.codegen.grid.statements import Copy, EndCopies, Fetch, Synchronize
+from tinyhlo.codegen.loops import Assign, Body, Declare, Statement, Store, guarded
 from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.dtypes import U32
 from tinyhlo.ir.graph import Node

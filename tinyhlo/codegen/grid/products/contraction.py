@@ -32,6 +32,7 @@ from tinyhlo.codegen.contraction.layout import (
 from tinyhlo.codegen.expressions import Apply, Expression, Guard, Load, Memory, Read, literal
 from tinyhlo.codegen.grid.products.tiles import Extents, Tile, choose_tile
 from tinyhlo.codegen.grid.sizes import shared_itemsize
+from tinyhlo.codegen.grid.statements import Synchronize
 from tinyhlo.codegen.loops import (
     Allocate,
     Assign,
@@ -42,7 +43,6 @@ from tinyhlo.codegen.loops import (
     LoopProgram,
     Statement,
     Store,
-    Synchronize,
     guarded,
     needed,
 )

@@ -28,15 +28,8 @@ from tinyhlo.codegen.grid.products.contraction import Place
 from tinyhlo.codegen.grid.products.operands import NarrowProduct, Staged, packed
 from tinyhlo.codegen.grid.products.tiles import Tile
 from tinyhlo.codegen.grid.products.warps import DEPTH, RUN, MatrixTile
-from tinyhlo.codegen.loops import (
-    Body,
-    Declare,
-    Statement,
-    Store,
-    Synchronize,
-    guarded,
-    needed,
-)
+from tinyhlo.codegen.grid.statements import Synchronize
+from tinyhlo.codegen.loops import Body, Declare, Statement, Store, guarded, needed
 from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.dtypes import U32
 from tinyhlo.ir.graph import Node

@@ -25,17 +25,8 @@ from tinyhlo.codegen.grid.products.contraction import Keeps, Place, Positions, P
 from tinyhlo.codegen.grid.products.fragments import Fragment
 from tinyhlo.codegen.grid.products.tiles import Tile
 from tinyhlo.codegen.grid.products.warps import MatrixTile
-from tinyhlo.codegen.loops import (
-    Assign,
-    Body,
-    Fetch,
-    FragmentProduct,
-    If,
-    LoopProgram,
-    Statement,
-    guarded,
-    needed,
-)
+from tinyhlo.codegen.grid.statements import Fetch, FragmentProduct
+from tinyhlo.codegen.loops import Assign, Body, If, LoopProgram, Statement, guarded, needed
 from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.dtypes import U16, U32, DType
 from tinyhlo.ir.graph import Node

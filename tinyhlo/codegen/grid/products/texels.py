@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 from tinyhlo.codegen.contraction.layout import operand_strides
 from tinyhlo.codegen.expressions import Expression, Guard, Memory, literal
 from tinyhlo.codegen.grid.products.operands import holds
-from tinyhlo.codegen.loops import Axis, Bind, Body, Loop, ReadTexel, Statement, WriteTexel, needed
+from tinyhlo.codegen.grid.statements import ReadTexel, WriteTexel
+from tinyhlo.codegen.loops import Axis, Bind, Body, Loop, Statement, needed
 from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.dtypes import BF16, F16, F32
 from tinyhlo.ir.graph import Node, Window

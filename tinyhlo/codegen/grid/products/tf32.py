@@ -19,7 +19,8 @@ from tinyhlo.codegen.grid.products.contraction import Product
 from tinyhlo.codegen.grid.products.fragments import Fragment
 from tinyhlo.codegen.grid.products.warps import MatrixTile
 from tinyhlo.codegen.grid.products.wide import fetched, is_known
-from tinyhlo.codegen.loops import Assign, Body, Fetch, FragmentProduct, Statement
+from tinyhlo.codegen.grid.statements import Fetch, FragmentProduct
+from tinyhlo.codegen.loops import Assign, Body, Statement
 from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.dtypes import F32, U32
 from tinyhlo.ir.index import ZERO

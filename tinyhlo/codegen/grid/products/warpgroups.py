@@ -34,19 +34,8 @@ from tinyhlo.codegen.grid.products.contraction import Keeps, Place
 from tinyhlo.codegen.grid.products.tiles import Tile
 from tinyhlo.codegen.grid.products.warps import FOUR, RUN, WarpgroupTile
 from tinyhlo.codegen.grid.products.wide import by_fours
-from tinyhlo.codegen.loops import (
-    Axis,
-    Body,
-    Declare,
-    EndCopies,
-    Fetch,
-    Loop,
-    Statement,
-    Store,
-    Synchronize,
-    WarpgroupProducts,
-    guarded,
-)
+from tinyhlo.codegen.grid.statements import EndCopies, Fetch, Synchronize, WarpgroupProducts
+from tinyhlo.codegen.loops import Axis, Body, Declare, Loop, Statement, Store, guarded
 from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.dtypes import F32, U32
 from tinyhlo.ir.index import ZERO, Index, Var, index, unravel

@@ -32,20 +32,18 @@ from tinyhlo.codegen.expressions import Apply, Expression, Guard, Load, Memory, 
 from tinyhlo.codegen.grid.products.contraction import Keeps, Place, Product
 from tinyhlo.codegen.grid.products.operands import are_side_by_side
 from tinyhlo.codegen.grid.products.tiles import RUN, WIDE, Tile, WideTile, soonest
+from tinyhlo.codegen.grid.statements import Fetch, Put, Synchronize
 from tinyhlo.codegen.loops import (
     Assign,
     Axis,
     Bind,
     Body,
     Declare,
-    Fetch,
     If,
     Loop,
     LoopProgram,
-    Put,
     Statement,
     Store,
-    Synchronize,
     guarded,
     needed,
 )

@@ -32,6 +32,7 @@ from tinyhlo.codegen.expressions import (
 )
 from tinyhlo.codegen.grid.mapping import ITEMS, recovered
 from tinyhlo.codegen.grid.scatter.runs import Runs, summed
+from tinyhlo.codegen.grid.statements import Synchronize
 from tinyhlo.codegen.loops import (
     Accumulate,
     Allocate,
@@ -44,7 +45,6 @@ from tinyhlo.codegen.loops import (
     Loop,
     Statement,
     Store,
-    Synchronize,
     guarded,
     needed,
 )

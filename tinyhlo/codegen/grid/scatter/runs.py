@@ -22,6 +22,7 @@ from tinyhlo.codegen.expressions import (
     literal,
 )
 from tinyhlo.codegen.grid.scan import of_items
+from tinyhlo.codegen.grid.statements import Synchronize
 from tinyhlo.codegen.loops import (
     Accumulate,
     Allocate,
@@ -33,7 +34,6 @@ from tinyhlo.codegen.loops import (
     Loop,
     Statement,
     Store,
-    Synchronize,
     guarded,
     holding,
 )

@@ -29,6 +29,7 @@ from tinyhlo.codegen.expressions import (
 )
 from tinyhlo.codegen.grid.sort.rows import Elements, Rows, Save, loaded, saved
 from tinyhlo.codegen.grid.sort.splits import Together, split
+from tinyhlo.codegen.grid.statements import Synchronize
 from tinyhlo.codegen.loops import (
     Allocate,
     Assign,
@@ -39,7 +40,6 @@ from tinyhlo.codegen.loops import (
     Loop,
     Statement,
     Store,
-    Synchronize,
     holding,
     needed,
 )

@@ -28,6 +28,7 @@ from tinyhlo.codegen.expressions import (
 from tinyhlo.codegen.grid.mapping import ITEMS
 from tinyhlo.codegen.grid.sizes import shared_itemsize
 from tinyhlo.codegen.grid.sort.rows import Elements, Rows, Save, loaded, saved
+from tinyhlo.codegen.grid.statements import Synchronize
 from tinyhlo.codegen.loops import (
     Allocate,
     Axis,
@@ -37,7 +38,6 @@ from tinyhlo.codegen.loops import (
     Loop,
     Statement,
     Store,
-    Synchronize,
     guarded,
     holding,
     needed,

@@ -18,18 +18,8 @@ from tinyhlo.codegen.expressions import (
     literal,
     where,
 )
-from tinyhlo.codegen.loops import (
-    Assign,
-    Axis,
-    Body,
-    Declare,
-    If,
-    Loop,
-    Store,
-    Synchronize,
-    guarded,
-    holding,
-)
+from tinyhlo.codegen.grid.statements import Synchronize
+from tinyhlo.codegen.loops import Assign, Axis, Body, Declare, If, Loop, Store, guarded, holding
 from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.dtypes import BOOL, I32
 from tinyhlo.ir.index import Index, Var, constant, index
