@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from tests.codegen.native import check
+from tinyhlo.codegen.bodies import inside
 from tinyhlo.codegen.llvm.kernel import render_kernel
+from tinyhlo.codegen.loops import Body, Loop
 from tinyhlo.codegen.lowering.kernel import lower_kernel
 from tinyhlo.codegen.moves.heuristics import choose_moves
 from tinyhlo.ir.build import (
@@ -21,6 +24,7 @@ from tinyhlo.ir.build import (
     param,
     reduce,
     scalar,
+    scan,
     slice_,
     where,
 )
@@ -83,6 +87,24 @@ def test_vectors_of_bf16_are_taken_as_words(name: str) -> None:
 @pytest.mark.parametrize("name", IN_ORDER)
 def test_not_where_something_else_has_an_order(name: str) -> None:
     assert re.search(WIDENED, text_of(IN_ORDER[name]))
+
+
+def test_not_in_a_loop_that_runs_in_order() -> None:
+    """However wide its vectors are."""
+    running = scan(Op.ADD, WIDE_X + WIDE_Y, 1, False)
+    loops = choose_moves(lower_kernel(Kernel("halves", graph_of(running)), WIDE), WIDE)
+
+    def twice_as_wide(body: Body) -> Body:
+        return tuple(
+            inside(replace(s, width=2 * s.width) if s.width > 1 else s, twice_as_wide)
+            if isinstance(s, Loop)
+            else s
+            for s in body
+        )
+
+    wider = replace(loops, body=twice_as_wide(loops.body))
+    assert "ordered 32" in str(wider)
+    assert re.search(WIDENED, str(render_kernel(wider, WIDE, "halves", False, {})))
 
 
 @pytest.mark.parametrize("name", [*IN_HALVES, *IN_ORDER])

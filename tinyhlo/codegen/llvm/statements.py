@@ -398,7 +398,8 @@ class Statements(Values):
             counter = self.variables[loop.var]
             place = self.variables[loop.var] = self.least(counter, last)
             self.fresh_lanes = self.lanes_from(counter, place) if once_each else ""
-        self.b.in_halves = not self.fresh_lanes and halves.pay(self, loop.body, width)
+        any_order = loop.axis is not Axis.ORDERED and not self.fresh_lanes
+        self.b.in_halves = any_order and halves.pay(self, loop.body, width)
 
     def lanes_from(self, counter: str, place: str) -> str:
         """A mask of the lanes of a vector at `place` that lie at `counter` or behind."""
