@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
-from hashlib import sha1
+from hashlib import sha256
 from math import gcd
 from typing import Any, NamedTuple, Union
 
@@ -78,7 +78,7 @@ class _Division(metaclass=_Interning):
         object.__setattr__(self, "bounds", bounds)
         object.__setattr__(self, "free", free)
         object.__setattr__(self, "data", tuple(data))
-        brief = f"#{sha1(text.encode()).hexdigest()[:8]}" if len(text) > LONG else text
+        brief = f"#{sha256(text.encode()).hexdigest()[:8]}" if len(text) > LONG else text
         object.__setattr__(self, "text", brief)
 
     @property
