@@ -24,10 +24,12 @@ from tinyhlo.ir.build import (
     full,
     gather,
     iota,
+    pad,
     param,
     permute,
     reduce,
     reshape,
+    scalar,
     window,
 )
 from tinyhlo.ir.dtypes import F64, I32, DType
@@ -131,6 +133,17 @@ def test_lines_from_beyond_the_cache_are_work() -> None:
     assert "parallel i" in moves_of(diagonals(1000))
     assert "parallel i" not in moves_of(diagonals(100))  # all of it lies in the second cache
     check(diagonals(1000), [np.arange(33 * 33000, dtype=np.float32).reshape(1000, 33, 33)])
+
+
+def test_what_lies_across_and_is_padded_with_gaps_is_gathered_in_lanes() -> None:
+    """A vector's places are compared with their bounds at once."""
+    x = param(0, (8, 5, 12, 9), F32)
+    padded = pad(permute(x, (3, 0, 2, 1)), scalar(0.0, F32), (1,) * 4, (2,) * 4, (0, 0, 1, 0))
+    graph = Graph((x.type,), (padded,))
+    wide = named_target("x86-64-v4", threads=1)
+    loops = choose_moves(lower_kernel(Kernel("padded", graph), wide), wide)
+    assert "vector l 8" in loops.moves
+    check(graph, [normal(*x.shape)])
 
 
 def test_rows_of_two_vectors_leave_no_loop() -> None:

@@ -18,6 +18,7 @@ from tinyhlo.codegen.choices import Moves
 from tinyhlo.codegen.expressions import (
     Apply,
     Expression,
+    Guard,
     Load,
     Memory,
     Name,
@@ -53,6 +54,7 @@ SHORT_PAIRS, MANY_PAIRS = 256, 256  # terms of a result; results
 FOLD = 0.5  # what it takes to put the lanes of a sum together
 WHOLE = (8, 16)  # bytes of a vector that is all of a row, where loops run in longer ones
 COPIED = 4  # bytes of a vector, at least, where rows are copied
+TESTED = 2  # comparisons of a place with its bounds
 GATHERED_WORK = 3  # operations in vectors that make up for collecting a vector lane by lane
 
 
@@ -70,6 +72,7 @@ class Score:
     far: dict[tuple[object, int], list[int]] = field(default_factory=dict)
     bits: int = 8
     types: Counter[DType] = field(default_factory=Counter)  # of rows
+    scatters: bool = False  # stores what is no neighbours
     copies: bool = False  # nothing but neighbours, as they were loaded
     one_set: bool = False  # neighbours share a set of the first cache
     # a loop that must run in order, scratch of each turn, or a jump that only some lanes would take
@@ -138,9 +141,10 @@ def in_lanes(loop: Loop, target: Target, moves: Moves) -> Loop | None:
         and (own.value > best or loop in innermost(loop) or are_pairs(loop, own))
         and not any(gain(inner, target) >= own.value for inner in others)
     )
+    tests = 0 if own.scatters else tests_of(loop)
     dear = (
-        work(loop) > GATHERED_WORK * own.gathers * loop.var.extent
-        and (not own.gathers or computes(loop.body))
+        work(loop) + tests * loop.var.extent > GATHERED_WORK * own.gathers * loop.var.extent
+        and (not own.gathers or tests or computes(loop.body))
         and not all(map(is_cheap_row, innermost(loop)))  # these have vectors of their own
     )
     short = not any(fills(s, target) for s in below(loop.body) if isinstance(s, Loop))
@@ -206,6 +210,14 @@ def computes(body: Body) -> bool:
     """Whether there is more to do below `body`, places included, than to copy."""
     terms = any(isinstance(s, Accumulate) for s in below(body))
     return terms or any(isinstance(e, Apply) for e in walk(all_values(below(body)), below=parts))
+
+
+def tests_of(loop: Loop) -> int:
+    """Comparisons that each element of an innermost loop takes, to know whether it is loaded."""
+    if any(isinstance(s, Loop) for s in loop.body):
+        return 0
+    guards = [e for e in walk(all_values(loop.body)) if isinstance(e, Guard)]
+    return sum(TESTED * len(e.conditions) for e in guards if loop.var in e.free)
 
 
 def adds_up(body: Body) -> bool:
@@ -379,6 +391,7 @@ def access(memory: Memory, where: Index, var: Var, result: Score, written: bool 
         if where.offset % stride == 0:  # the others are stored with it
             result.add("unit", times)
     else:
+        result.scatters |= written
         result.add("gather", times)
     for atom, _ in where.terms:
         if isinstance(atom, Data):
