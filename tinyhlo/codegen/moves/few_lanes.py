@@ -1,4 +1,4 @@
-"""A move for a few rows, each shorter than any vector: they run in vectors of their own length.
+"""A move for rows shorter than any vector, few or in order: they run in vectors of their length.
 
     for i in 5:                                for j in 5 vector 5:
       for j in 5:                                y0[j] = tanh(0.0 + x0[0] * x1[j]
