@@ -7,16 +7,19 @@ import pytest
 
 from tests.codegen.harness import check as check_kernel
 from tests.codegen.native import check, compiled, target
+from tests.codegen.test_ranges import combining
 from tests.schedule.graphs import F32, add
 from tinyhlo.codegen.loops import Loop
 from tinyhlo.ir.build import (
     broadcast,
     elementwise,
     flip,
+    iota,
     param,
     permute,
     reduce,
     reshape,
+    scatter,
     slice_,
 )
 from tinyhlo.ir.dtypes import BF16, F16, F64, I8, I32, I64, U32, U64, DType
@@ -150,3 +153,19 @@ def test_a_result_may_lie_where_an_operand_was(width: int) -> None:
     x, b = param(0, (width, width), F32), param(1, (9, width, width), F32)
     value = add(x, reduce(Op.MAX, permute(b, (0, 2, 1)), (0,)))
     check_kernel(value, inputs=(normal(width, width), normal(9, width, width)), in_place=((0, 0),))
+
+
+@pytest.mark.parametrize("width", range(2, 10))
+@pytest.mark.parametrize("dtype", [F32, F64, I32, BF16])
+def test_rows_that_are_added_where_data_tell(dtype: DType, width: int) -> None:
+    """One row after another, on top of some that were just stored."""
+    table, updates = param(0, (3, width), dtype), param(1, (300, width), dtype)
+    where, shape = param(2, (300,), I32), updates.shape
+    place = [broadcast(where, shape, (0,)), iota(shape, I32, 1)]
+    results = scatter([table], [updates], place, combining(Op.ADD, dtype), False)
+    graph = Graph((table.type, updates.type, where.type), results)
+    if width in WIDTHS and dtype in (F32, I32):
+        assert f"in {width} vector {width}:" in str(compiled(graph).loops[-1])
+    random = np.random.default_rng(width)
+    given = [random.integers(-9, 9, node.shape).astype(dtype.numpy) for node in (table, updates)]
+    check(graph, [*given, random.integers(-1, 4, 300).astype(np.int32)])

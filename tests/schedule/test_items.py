@@ -127,6 +127,27 @@ def test_what_a_scatter_puts_one_by_one_is_computed_in_vectors_before() -> None:
         assert (updates in items(result)) == stored
 
 
+def test_what_a_scatter_adds_at_several_places_is_computed_once() -> None:
+    """A gradient of each row, into a histogram of each feature: but not a sum that two places need,
+    nor what each row has in common."""
+    p, q = (param(k, (), F32) for k in (0, 1))
+    combiner = Graph((p.type, q.type), (elementwise(Op.ADD, p, q),))
+    x, y, row = param(0, (100, 5), F32), param(1, (100, 5), F32), param(2, (100,), F32)
+    difference = elementwise(Op.SUB, x, y)
+    cases = (
+        (elementwise(Op.DIV, difference, y), 20, (0, 2), True),
+        (difference, 2, (0, 2), False),
+        (elementwise(Op.DIV, row, elementwise(Op.ADD, row, row)), 20, (0,), False),
+    )
+    for value, features, axes, stored in cases:
+        shape = (100, features, 5)
+        bins = broadcast(param(3, (100, features), I32), shape, (0, 1))
+        places = [iota(shape, I32, 1), bins, iota(shape, I32, 2)]
+        table, updates = full(0.0, (features, 32, 5), F32), broadcast(value, shape, axes)
+        (sums,) = scatter([table], [updates], places, combiner, False)
+        assert (value in items(sums)) == stored
+
+
 def test_a_dear_value_that_is_repeated_in_another_order_is_stored() -> None:
     """Powers of points, as a fit of polynomials has them."""
     x, y = param(0, (4, 20), F32), param(1, (5, 20), F32)

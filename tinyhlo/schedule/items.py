@@ -28,7 +28,13 @@ from tinyhlo.schedule.across import across_others, crosses, repeated_across
 from tinyhlo.schedule.columns import extents
 from tinyhlo.schedule.factors import narrowest, operands, taken_as_stored
 from tinyhlo.schedule.joined import MANY_PARTS, count_parts, has_many_parts, read_by_windows
-from tinyhlo.schedule.places import divides, is_of_floats, places_of_elements, puts_elements
+from tinyhlo.schedule.places import (
+    divides,
+    is_of_floats,
+    places_of_elements,
+    puts_elements,
+    repeated_in_updates,
+)
 from tinyhlo.schedule.values import (
     STRUCTURES,
     base,
@@ -204,6 +210,14 @@ def one_by_one(walk: Walk, node: Node) -> Reasons:
             yield base(view), "below a reshape, for which a scatter divides positions one by one"
 
 
+def repeated_updates(walk: Walk, node: Node) -> Reasons:
+    """What a scatter would compute again, a row at a time, for each place that it is put into."""
+    if isinstance(node, ir.Scatter):
+        for value, times in repeated_in_updates(node):
+            if times * (work := walk.work[value]) >= SERIAL_WORK:
+                yield value, f"{work} operations each, which {label(node)} would do {times} times"
+
+
 def long_way(walk: Walk, node: Node) -> Reasons:
     """A stage of a very long chain. What makes several values is none: each of them is an item."""
     if walk.depth[node] > LONGEST_CHAIN and base(node) is node and node.type != ir.VOID:
@@ -377,6 +391,7 @@ RULES: tuple[Callable[[Walk, Node], Reasons], ...] = (
 )
 FOR_STRUCTURES: tuple[Callable[[Walk, Node], Reasons], ...] = (
     one_by_one,
+    repeated_updates,
     places_one_by_one,
     added_across,
 )

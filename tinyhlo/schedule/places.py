@@ -1,12 +1,14 @@
 """Where kernels find what they read and write: places that are data, and positions taken apart.
 
 y[wrapped(d[i])] += x[held(wrapped(s[i]))] * w[i]    places_of_elements: wrapped(d), held(...)
+zeros.at[bins].add((x / s)[:, None])                 repeated_in_updates: x / s, for each column
 reshape(x[1:, 1:] - x[:-1, :-1])[i]                  divides: x[i // 9 + 1, i % 9 + 1] ...
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
+from math import prod
 
 from tinyhlo.ir.contraction import varies
 from tinyhlo.ir.graph import (
@@ -61,6 +63,17 @@ def places_of_elements(scatter: Scatter, stored: Container[Node]) -> Iterator[No
         if node is scatter or isinstance(node, Gather):
             values = (below_views(where, ARRANGED) for where in places_given(node))
             yield from (value for value in values if isinstance(value, Elementwise))
+
+
+def repeated_in_updates(scatter: Scatter) -> Iterator[tuple[Elementwise, int]]:
+    """Values that a scatter puts into several places each, and how many. What is the same for a
+    whole row of updates counts once: it is hoisted out of the row."""
+    count = len(scatter.results)
+    for update in scatter.inputs[count : 2 * count]:
+        value = below_views(update, ARRANGED)
+        outside = prod(update.shape[: max(varies(update), default=-1) + 1])
+        if isinstance(value, Elementwise) and outside >= 2 * value.type.size > 0:
+            yield value, outside // value.type.size
 
 
 def is_of_floats(value: Node) -> bool:

@@ -1,4 +1,4 @@
-"""A move for a few rows, each shorter than any vector: they run in vectors of their own length.
+"""A move for rows shorter than any vector, few or in order: they run in vectors of their length.
 
     for i in 5:                                for j in 5 vector 5:
       for j in 5:                                y0[j] = tanh(0.0 + x0[0] * x1[j]
@@ -16,9 +16,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tinyhlo.codegen.bodies import nest_of
+from tinyhlo.codegen.bodies import all_values, inside, nest_of
 from tinyhlo.codegen.expressions import Apply, Expression, Load
 from tinyhlo.codegen.loops import Accumulate, Axis, Body, Declare, Loop, Statement, Store, around
+from tinyhlo.codegen.moves.basic import stores_alone
 from tinyhlo.codegen.moves.vectors import longest_inside, score
 from tinyhlo.codegen.moves.write_out import (
     chooses,
@@ -28,6 +29,7 @@ from tinyhlo.codegen.moves.write_out import (
     without_registers,
     written_out,
 )
+from tinyhlo.codegen.walks import all_loads
 from tinyhlo.ir.dtypes import BOOL
 from tinyhlo.ir.index import constant
 from tinyhlo.ir.ops import COSTS
@@ -50,33 +52,63 @@ def in_few_lanes(body: Body, target: Target, moves: list[str]) -> Body:
             moves.append(f"vector {row.var.name} {row.var.extent}")
             result += with_loops_around(nest, in_one_vector(row))
         else:
-            result.append(statement)
+            result.append(in_turn(statement, target, moves))
     return tuple(result)
 
 
+def in_turn(
+    statement: Statement, target: Target, moves: list[str], ordered: bool = False
+) -> Statement:
+    """The same, short rows below ordered loops that change what is where they store, as a scatter
+    adds to rows, in vectors of their length: no loop around them can run in lanes instead."""
+    match statement:
+        case Loop(axis=Axis.SERIAL, body=body) if ordered and is_update(body):
+            if is_short_row(statement, target):
+                moves.append(f"vector {statement.var.name} {statement.var.extent}")
+                return in_one_vector(statement)
+        case Loop(axis=axis):
+            ordered |= axis is Axis.ORDERED
+        case _:
+            pass
+    return inside(statement, lambda body: tuple(in_turn(s, target, moves, ordered) for s in body))
+
+
 def is_short(nest: Sequence[Loop], target: Target) -> bool:
-    """Whether the last loop of a nest computes rows that fill no vector, of what lies side by side,
-    each element like the others, and few of them."""
+    """Whether the last loop of a nest computes a short row, and there is little to write out."""
     row, nodes = nest[-1], set[Expression]()
-    trips, _ = extent_of(row, nodes)
-    kept = {s.memory.dtype for s in row.body if isinstance(s, Store)}
-    kept |= {node.dtype for node in nodes if isinstance(node, Load) or node.dtype is not BOOL}
-    sizes = {dtype.bits for dtype in kept}
-    short, lanes = target.short_lanes(max(sizes, default=32)), row.var.extent
-    if not LEAST_LANES <= lanes < short or not sizes <= WORDS or uses_registers(nest[0]):
+    if not is_short_row(row, target):
         return False
+    trips, _ = extent_of(row, nodes)
+    short, lanes = lanes_of_words(row, target), row.var.extent
     sums = longest_inside(row)  # long ones run in lanes themselves
     dear = sums or any(isinstance(node, Apply) and node.op in COSTS for node in nodes)
     small = sums < 2 * short and trips * len(nodes) <= MOST_NODES * lanes
-    if not (dear and small and all(map(is_plain, row.body))) or chooses(row):
+    many = any(loop.var.extent >= short for loop in nest)  # rows: one a lane wastes less
+    if not (dear and small and all(map(is_plain, row.body))):
+        return False
+    return not (many and (2 * lanes < short or score(row, target).counts["near"] or not sums))
+
+
+def is_short_row(row: Loop, target: Target) -> bool:
+    """Whether a row fills no vector, and stores neighbours, each computed like the others from
+    neighbours."""
+    if not LEAST_LANES <= row.var.extent < lanes_of_words(row, target) or uses_registers(row):
         return False
     stores = (s for s in row.body if isinstance(s, Store))
-    if any(s.index.coefficient(row.var) != 1 for s in stores):
+    if chooses(row) or any(s.index.coefficient(row.var) != 1 for s in stores):
         return False  # what is taken apart or put together is a power of two
     found = score(row, target)
-    many = any(loop.var.extent >= short for loop in nest)  # rows: one a lane wastes less
-    apart = found.gathers or found.counts["pair"]
-    return not apart and not (many and (2 * lanes < short or found.counts["near"] or not sums))
+    return not (found.gathers or found.counts["pair"])
+
+
+def lanes_of_words(row: Loop, target: Target) -> int:
+    """Lanes of the shortest vector that the words of a row would fill; 0 where it has others."""
+    nodes = set[Expression]()
+    extent_of(row, nodes)
+    kept = {s.memory.dtype for s in row.body if isinstance(s, Store)}
+    kept |= {node.dtype for node in nodes if isinstance(node, Load) or node.dtype is not BOOL}
+    sizes = {dtype.bits for dtype in kept}
+    return target.short_lanes(max(sizes, default=32)) if sizes <= WORDS else 0
 
 
 def is_plain(statement: Statement) -> bool:
@@ -91,6 +123,12 @@ def in_one_vector(row: Loop) -> Loop:
     optimise it keeps registers in memory, and a load of one waits for its parts to be stored."""
     body = without_registers(written_out(row.body), {})
     return replace(row, axis=Axis.VECTOR, width=row.var.extent, body=tuple(body))
+
+
+def is_update(body: Body) -> bool:
+    """Whether a row changes what is where it stores, and does nothing else."""
+    changed = {(load.memory, load.index) for load in all_loads(all_values(body))}
+    return stores_alone(body) and any((s.memory, s.index) in changed for s in body)
 
 
 def with_loops_around(nest: Sequence[Loop], row: Loop) -> Body:
