@@ -36,6 +36,7 @@ from tinyhlo.runtime.library import (
     python_call,
     run,
 )
+from tinyhlo.runtime.substitution import substitution
 
 BYTES_PER_SECOND = 10e9
 FLOPS_PER_SECOND = 10e9
@@ -155,14 +156,15 @@ def maker_of(function: Any, version: int) -> Maker:
 
 
 def lapack_target(target: str) -> Maker | None:
-    """One of jaxlib's handlers for LAPACK."""
+    """One of jaxlib's handlers for LAPACK, or what is faster for such a call."""
     capsule = lapack_handlers().get(target)
     if capsule is None:
         return None
     from jaxlib.cpu import _lapack
 
     _lapack.initialize()  # takes the function pointers from SciPy, which is imported only here
-    return lambda call: replace(lapack_call({"execute": capsule}, call), call=call)
+    handlers = {"execute": capsule}
+    return lambda call: replace(substitution(call) or lapack_call(handlers, call), call=call)
 
 
 def lapack_call(handlers: Mapping[str, Any], call: Call) -> Library:
