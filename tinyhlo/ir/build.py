@@ -23,8 +23,8 @@ from tinyhlo.numbers import ceil_div
 # Attributes of a LibraryCall that are ours, not the call's.
 ORDER = "#order"  # number of an effectful call in its program
 ALIASES = "#aliases"  # (result, operand) pairs that the function wants to be the same memory
-# (operand, order, attributes): what the function has to be told instead to take that operand, of
-# which the permuted one has the same shape, with its axes in that order, its own inverse
+# (operand, order, attributes): with these attributes the function takes that operand permuted so,
+# which changes no shape and is its own inverse
 PERMUTED = "#permuted"
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -78,7 +77,7 @@ def triangular_solve(operation: Operation, inputs: tuple[Any, ...], scope: Scope
         list(zip(inputs, types, strict=True)),
         [(transposed(type_), type_)],
         shared=1,
-        of_transposed={"uplo": "L" if lower else "U", "trans_x": opposite} if opposite else {},
+        of_transposed={"uplo": "L" if lower else "U", "trans_x": opposite} if opposite else None,
         side="R" if given["left_side"] else "L",
         uplo="U" if lower else "L",
         trans_x=transpose,
@@ -158,15 +157,15 @@ def lapack(
     operands: Sequence[tuple[Value, TensorType]],
     results: Sequence[tuple[TensorType, TensorType]],
     shared: int,
-    of_transposed: Mapping[str, str] = MappingProxyType({}),
+    of_transposed: Mapping[str, str] | None = None,
     **options: str,
 ) -> list[Any]:
     """Call jaxlib's handler of a LAPACK function.
 
     `operands` are (value, its type as LAPACK sees it, column-major), `results` (type as LAPACK sees
     it, type of the same memory row-major), `shared` the operand in whose memory the first result
-    may be computed, `of_transposed` the options that differ, if the function has such, where the
-    first operand is a matrix, or a batch of them, transposed.
+    may be computed, `of_transposed` the options that differ where the first operand is transposed,
+    if the function has such.
     """
     target = f"lapack_{PREFIXES[dtype]}{name}_ffi"
     if find(target) is None:

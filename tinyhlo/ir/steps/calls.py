@@ -10,6 +10,7 @@ from tinyhlo.ir.graph import LibraryCall, Permute, intern
 
 
 def call_of_permuted(node: LibraryCall) -> LibraryCall | None:
+    """Of an operand that is permuted as `build.PERMUTED` says."""
     attributes = dict(node.attributes)
     if PERMUTED not in attributes:
         return None

@@ -50,7 +50,8 @@ static void solve_sides(void* context, int64_t begin, int64_t end) {
 int32_t tiny_substitute(TinyLibrary* self, void** inputs, void** outputs) {
   const Substitution* call = (const Substitution*)self;
   int64_t count = call->batch * call->sides, numbers = count * call->rows;
-  if (outputs[0] != inputs[1]) memcpy(outputs[0], inputs[1], (size_t)(numbers * call->element_bytes));
+  size_t bytes = (size_t)(numbers * call->element_bytes);
+  if (outputs[0] != inputs[1]) memcpy(outputs[0], inputs[1], bytes);
   if (call->conjugated) conjugate(outputs[0], numbers, call->element_bytes);
   Part part = {.call = call, .matrices = inputs[0], .sides = outputs[0]};
   blas_begin_alone();
