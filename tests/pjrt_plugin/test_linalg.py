@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Callable
 
 import jax
@@ -254,6 +255,12 @@ def test_batches_and_small_matrices_have_blas_alone(
             values, _ = on(tiny, jnp.linalg.eigh, a)
             np.testing.assert_allclose(values, np.ones(shape[:-1]), atol=1e-12)
             assert asked == ([1, 8] if alone else [])
+        for sides in (1, 8):  # few flops, however large the matrix is
+            asked.clear()
+            a, b = np.eye(150), matrix((150, sides), "float64")
+            solve = functools.partial(lax.linalg.triangular_solve, left_side=True)
+            np.testing.assert_array_equal(on(tiny, solve, a, b), b)
+            assert asked == [1, 8]
     finally:
         monkeypatch.undo()
         core.library().tiny_blas_threads(None, None)

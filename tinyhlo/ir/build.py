@@ -23,6 +23,9 @@ from tinyhlo.numbers import ceil_div
 # Attributes of a LibraryCall that are ours, not the call's.
 ORDER = "#order"  # number of an effectful call in its program
 ALIASES = "#aliases"  # (result, operand) pairs that the function wants to be the same memory
+# (operand, order, attributes): with these attributes the function takes that operand permuted so,
+# which changes no shape and is its own inverse
+PERMUTED = "#permuted"
 
 
 def param(position: int, shape: Shape, dtype: DType) -> ir.Param:

@@ -32,6 +32,7 @@ from tinyhlo.ir.graph import (
     Gather,
     Graph,
     Iota,
+    LibraryCall,
     Loop,
     MultiReduce,
     Node,
@@ -50,7 +51,7 @@ from tinyhlo.ir.graph import (
 )
 from tinyhlo.ir.limit import limit_sorts
 from tinyhlo.ir.ops import COMMUTATIVE, COSTS, Op
-from tinyhlo.ir.steps import elementwise, masked, positions, reduces, scatters, sorts, views
+from tinyhlo.ir.steps import calls, elementwise, masked, positions, reduces, scatters, sorts, views
 
 WITH_REGIONS = (Branch, Loop, MultiReduce, Scatter, Sort)
 LARGEST_BYTES = 1 << 62  # bytes of an array of NumPy's, were each axis of 0 elements one of 1
@@ -349,5 +350,6 @@ STEPS: dict[type[Node], tuple[Callable[[Any], Node | None], ...]] = {
     Iota: (positions.one_position,),
     Gather: (positions.gather_of_positions, positions.gather_of_ranges),
     Loop: (constant_state,),
+    LibraryCall: (calls.call_of_permuted,),
     Output: (known_result, sorts.sorted_constant, scatters.one_update_each),
 }

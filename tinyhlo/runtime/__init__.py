@@ -8,8 +8,9 @@ core           the C library in `native/` as Python sees it; `arrays` in its mem
 library        functions that programs call: `targets` finds them, `ffi` handlers (`capsules` hold
                them), `callbacks`; `functions` of Python, as C calls them; `jax_ffi`: what is
                registered with JAX;
-               `blas`: the threads of what LAPACK calls; `exchange` with the processes of a `job`,
-               or with other threads by a `rendezvous`
+               `blas`: the threads of what LAPACK calls; `substitution`: triangular systems of few
+               right sides; `exchange` with the processes of a `job`, or with other threads by a
+               `rendezvous`
 search/        schedules found by measuring; `trace`: each call with its time
 devices/       devices that follow pointers, into any memory; `webgpu/` those that do not
 shared_library a program as a C library; `c_compiler` finds who links it

@@ -74,6 +74,7 @@ FUNCTIONS: dict[str, tuple[type | None, Sequence[type]]] = {
     "tiny_plain_run": (ctypes.c_int32, (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)),
     "tiny_ffi_run": (ctypes.c_int32, (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)),
     "tiny_ffi_instantiate": (ctypes.c_int32, (ctypes.c_void_p,)),
+    "tiny_substitute": (ctypes.c_int32, (ctypes.c_void_p,) * 3),
     "tiny_blas_threads": (None, (ctypes.c_void_p, ctypes.c_void_p)),
     "tiny_set_threads": (None, (ctypes.c_int32,)),
     "tiny_thread_count": (ctypes.c_int32, ()),

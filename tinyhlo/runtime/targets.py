@@ -36,6 +36,7 @@ from tinyhlo.runtime.library import (
     python_call,
     run,
 )
+from tinyhlo.runtime.substitution import substitution
 
 BYTES_PER_SECOND = 10e9
 FLOPS_PER_SECOND = 10e9
@@ -91,14 +92,19 @@ def handler(function: Any) -> Maker:
 
 
 def seconds_of(call: Call) -> float:
-    """A rough time: of passing over the data, and for matrices of a factorisation."""
+    """A rough time: of passing over the data, and for matrices of a factorisation, or of a system
+    with as many right sides as the narrowest has columns."""
     moved = sum(type_.nbytes for type_ in (*call.operands, *call.results))
-    flops = max((2 * prod(t.shape) * min(t.shape[-2:]) for t in matrices(call)), default=0)
+    found = matrices(call)
+    narrowest = min((min(type_.shape[-2:]) for type_ in found), default=0)
+    flops = 2 * narrowest * max((type_.size for type_ in found), default=0)
     return moved / BYTES_PER_SECOND + flops / FLOPS_PER_SECOND
 
 
 def matrices(call: Call) -> list[TensorType]:
-    return [type_ for type_ in call.operands if len(type_.shape) >= 2]
+    """Operands of two axes, or of as many more as the one with the most of them."""
+    rank = max((len(type_.shape) for type_ in call.operands), default=0)
+    return [type_ for type_ in call.operands if len(type_.shape) == max(rank, 2)]
 
 
 # --- from names to functions -------------------------------------------------------------------
@@ -155,14 +161,15 @@ def maker_of(function: Any, version: int) -> Maker:
 
 
 def lapack_target(target: str) -> Maker | None:
-    """One of jaxlib's handlers for LAPACK."""
+    """One of jaxlib's handlers for LAPACK, or what is faster for such a call."""
     capsule = lapack_handlers().get(target)
     if capsule is None:
         return None
     from jaxlib.cpu import _lapack
 
     _lapack.initialize()  # takes the function pointers from SciPy, which is imported only here
-    return lambda call: replace(lapack_call({"execute": capsule}, call), call=call)
+    handlers = {"execute": capsule}
+    return lambda call: replace(substitution(call) or lapack_call(handlers, call), call=call)
 
 
 def lapack_call(handlers: Mapping[str, Any], call: Call) -> Library:

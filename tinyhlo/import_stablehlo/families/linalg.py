@@ -10,7 +10,7 @@ upper one of its transpose, A X = B is the same as X' A' = B'.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from tinyhlo.import_stablehlo.lifted.lifting import zeros
 from tinyhlo.import_stablehlo.memory import buffer_of, call_buffers, loaded
 from tinyhlo.import_stablehlo.records import Operation, ValueType
 from tinyhlo.import_stablehlo.walker import Rule, Scope, UnsupportedError, Value
-from tinyhlo.ir.build import ALIASES, broadcast, cast, iota, permute, where
+from tinyhlo.ir.build import ALIASES, PERMUTED, broadcast, cast, iota, permute, where
 from tinyhlo.ir.dtypes import BF16, F16, F32, F64, I32, DType
 from tinyhlo.ir.elements import C64, C128, PLANES, stored
 from tinyhlo.ir.graph import Node, TensorType
@@ -65,7 +65,11 @@ def triangular_solve(operation: Operation, inputs: tuple[Any, ...], scope: Scope
     type_ = computed(operation.type)
     if not type_.size:
         return inputs[1]
-    given = operation.attributes
+    given, lower = operation.attributes, operation.attributes["lower"]
+    transpose = TRANSPOSES[given["transpose_a"]]
+    if type_.dtype not in PLANES and transpose == "C":
+        transpose = "T"
+    opposite = {"N": "T", "T": "N"}.get(transpose)
     types = [transposed(computed(type_)) for type_ in operation.operand_types]
     (solution,) = lapack(
         "trsm",
@@ -73,9 +77,10 @@ def triangular_solve(operation: Operation, inputs: tuple[Any, ...], scope: Scope
         list(zip(inputs, types, strict=True)),
         [(transposed(type_), type_)],
         shared=1,
+        of_transposed={"uplo": "L" if lower else "U", "trans_x": opposite} if opposite else None,
         side="R" if given["left_side"] else "L",
-        uplo="U" if given["lower"] else "L",
-        trans_x=TRANSPOSES[given["transpose_a"]],
+        uplo="U" if lower else "L",
+        trans_x=transpose,
         diag="U" if given["unit_diagonal"] else "N",
     )
     return narrow(solution, operation.type)
@@ -152,30 +157,39 @@ def lapack(
     operands: Sequence[tuple[Value, TensorType]],
     results: Sequence[tuple[TensorType, TensorType]],
     shared: int,
+    of_transposed: Mapping[str, str] | None = None,
     **options: str,
 ) -> list[Any]:
     """Call jaxlib's handler of a LAPACK function.
 
     `operands` are (value, its type as LAPACK sees it, column-major), `results` (type as LAPACK sees
     it, type of the same memory row-major), `shared` the operand in whose memory the first result
-    may be computed.
+    may be computed, `of_transposed` the options that differ where the first operand is transposed,
+    if the function has such.
     """
     target = f"lapack_{PREFIXES[dtype]}{name}_ffi"
     if find(target) is None:
         raise UnsupportedError("linear algebra needs SciPy and jaxlib's LAPACK: pip install scipy")
-    attributes: dict[str, Any] = {
-        key: np.array(ord(letter), np.uint8) for key, letter in options.items()
-    }
+    attributes = letters(options)
     attributes[ALIASES] = ((0, shared),)
+    buffers = [buffer_of(wide(value)) for value, _ in operands]
+    if of_transposed:
+        row = len(operands[0][1].shape) - 2
+        order = (*range(row), row + 1, row, *range(row + 2, len(buffers[0].shape)))
+        attributes[PERMUTED] = (0, order, tuple(sorted(letters(of_transposed).items())))
     outputs = call_buffers(
         target,
-        [buffer_of(wide(value)) for value, _ in operands],
+        buffers,
         tuple(type_ for _, type_ in operands),
         [stored(type_) for _, type_ in results],
         tuple(type_ for type_, _ in results),
         attributes,
     )
     return [loaded(output, type_) for output, (_, type_) in zip(outputs, results, strict=True)]
+
+
+def letters(options: Mapping[str, str]) -> dict[str, Any]:
+    return {name: np.array(ord(letter), np.uint8) for name, letter in options.items()}
 
 
 def promised(target: str, results: Sequence[Value]) -> Sequence[Value]:

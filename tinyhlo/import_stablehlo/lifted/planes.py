@@ -10,7 +10,7 @@ from __future__ import annotations
 from tinyhlo.import_stablehlo.lifted.complex_numbers import Complex
 from tinyhlo.ir.build import broadcast, expand, iota, permute, reshape, where
 from tinyhlo.ir.dtypes import I32
-from tinyhlo.ir.graph import Elementwise, Expand, Flip, Node, Reshape, Slice
+from tinyhlo.ir.graph import Elementwise, Expand, Flip, Node, Permute, Reshape, Slice
 from tinyhlo.ir.joining import join, nth
 
 
@@ -61,6 +61,13 @@ def from_pairs(x: Node) -> tuple[Node, Node]:
 def common_source(re: Node, im: Node) -> tuple[Node, int] | None:
     """(x, axis) when the parts are x at 0 and at 1 of an axis of extent 2."""
     match re, im:
+        case Permute(order=order), Permute() if order == im.order:
+            found = common_source(re.inputs[0], im.inputs[0])
+            if found is None:
+                return None
+            x, axis = found
+            inner = [k for k in range(len(x.shape)) if k != axis]
+            return permute(x, (*(inner[k] for k in order), axis)), len(order)
         case (
             Reshape(inputs=(Slice(inputs=(x,)) as first,)),
             Reshape(inputs=(Slice(inputs=(y,)) as second,)),

@@ -6,5 +6,6 @@ positions     iotas, and what is gathered at positions that are known
 reduces       reduces of views and of reduces, sums of one element, short scans
 scatters      updates of which each place has one
 sorts         sorts of constants
+calls         library calls of permuted operands
 masked        updates of which a mask takes some back
 """
