@@ -125,8 +125,6 @@ static bool has_room(const Pool* pool, int64_t bytes) {
   return used_fits;
 }
 
-bool tiny_has_room(int64_t bytes) { return has_room(&own, bytes); }
-
 /* By asking for them, and giving them back untouched: limits of address space (RLIMIT_AS), of what
    may be promised (vm.overcommit_memory) and of mappings (vm.max_map_count) answer at once. */
 static bool try_mappings(int64_t bytes, int64_t mappings) {
@@ -175,17 +173,6 @@ void* tiny_allocate_buffer(int64_t bytes) {
   bool is_devices = tiny_memory_is_devices();
   void* block = allocate(is_devices ? &devices : &own, bytes);
   if (block && !is_devices) __atomic_add_fetch(&own_buffers, 1, __ATOMIC_RELAXED);
-  return block;
-}
-
-void* tiny_scratch(int64_t bytes) {
-  void* block = tiny_allocate(bytes);
-  if (block) return block;
-  int64_t rounded = class_bytes(class_of(bytes));
-  block = fresh_block(&own, rounded);
-  pthread_mutex_lock(&lock);
-  if (block) count_allocation(&own, rounded, true);
-  pthread_mutex_unlock(&lock);
   return block;
 }
 
