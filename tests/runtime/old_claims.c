@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 void tiny_allocator_before_fork(void) {}
-void tiny_allocator_after_fork(void) {}
+void tiny_allocator_after_fork(bool is_child) { (void)is_child; }
 int32_t tiny_core_count(void) { return 2; }
 uint32_t tiny_flush_denormals(uint32_t how) { return how; }
 void denormals_after_work(void) {}

@@ -267,6 +267,42 @@ def test_trim_gives_cached_memory_back() -> None:
     assert stats.pool_bytes == stats.bytes_in_use
 
 
+def cached() -> int:
+    """Bytes of the pool that nobody has."""
+    stats = memory_stats()
+    return stats.pool_bytes - stats.bytes_in_use
+
+
+def test_what_is_not_taken_again_goes_back() -> None:
+    library, large = core.library(), 64 << 20
+    library.tiny_trim()
+    blocks = [library.tiny_allocate(large) for _ in range(3)]
+    for block in blocks:
+        library.tiny_free(block, large)
+    assert cached() >= 3 * large
+    until = time.monotonic() + 20
+    while cached() >= 2 * large and time.monotonic() < until:  # as a training loop: one is needed
+        library.tiny_free(library.tiny_allocate(large), large)
+        time.sleep(0.01)
+    assert large <= cached() < 2 * large
+    while cached() >= large and time.monotonic() < until:
+        time.sleep(0.01)
+    assert cached() < large
+
+
+def test_a_forked_child_gives_back_too() -> None:
+    library, large = core.library(), 64 << 20
+    library.tiny_free(library.tiny_allocate(large), large)
+    child = os.fork()
+    if child == 0:
+        library.tiny_free(library.tiny_allocate(large), large)
+        until = time.monotonic() + 20
+        while cached() >= large and time.monotonic() < until:
+            time.sleep(0.01)
+        os._exit(cached() >= large)
+    assert os.waitpid(child, 0)[1] == 0
+
+
 PROGRAM = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4)
 
 

@@ -140,6 +140,6 @@ void scratch_of_worker(const TinyScratch* callers, int32_t thread);
 /* A worker of the pool has done its parts of a task. */
 void denormals_after_work(void);
 void tiny_allocator_before_fork(void);
-void tiny_allocator_after_fork(void);
+void tiny_allocator_after_fork(bool is_child);
 
 #endif

@@ -298,12 +298,12 @@ static void before_fork(void) {
 }
 
 static void in_parent(void) {
-  tiny_allocator_after_fork();
+  tiny_allocator_after_fork(false);
   if (!inside) pthread_mutex_unlock(&in_use);
 }
 
 static void in_child(void) {
-  tiny_allocator_after_fork();
+  tiny_allocator_after_fork(true);
   pthread_mutex_init(&in_use, NULL);
   started = 0;
 }
