@@ -47,7 +47,7 @@ codegen.contraction.reading: REUSE=1,1.5 FEW_ROWS=1,18,64 FETCHED_ROWS=8,128 FET
 codegen.contraction.chunks: SHARED_LINE_SLOTS=0,200,100000
 codegen.contraction.reading: NEAR_ROWS=16,256
 codegen.llvm.guards: FAR=0,1024
-codegen.llvm.statements: STACK_BYTES=64,16384
+codegen.llvm.scratch: STACK_BYTES=64,16384
 codegen.lowering.own_copies: SHARE=0,1,8 FEWEST_PLACES=1,8192
 codegen.lowering.ranges: BLOCK=8,24,1024
 codegen.lowering.scan: LONG=600,32768 STRIPS=2,5,32 BLOCK=2,16,128

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import jaxlib.xla_client
@@ -77,6 +80,52 @@ def test_scratch_of_kernels() -> None:
         for block, part in taken:
             library.tiny_free(block, part)
     np.testing.assert_array_equal(sort(x), x)
+
+
+# A limit of the process's own: what the system refuses although the machine has it.
+REFUSED = """
+import resource
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from tinyhlo.compiler import compile_module
+from tinyhlo.config import Config
+from tinyhlo.errors import ExecutionError
+from tinyhlo.runtime import core
+
+x = np.random.default_rng(0).random(8 << 20, np.float32)
+lowered = jax.jit(jnp.sort).lower(x)
+given = jax.device_put(x, jax.devices("tiny")[0])
+through_jax = jax.jit(jnp.sort).lower(given).compile()
+alone = compile_module(lowered.as_text(), Config(cache=0))
+
+
+def size():
+    with open("/proc/self/statm") as sizes:
+        return int(sizes.read().split()[0]) * resource.getpagesize()
+
+
+for call in (lambda: through_jax(given), lambda: alone(x)[0]):
+    core.library().tiny_trim()
+    limit = size() + x.nbytes + x.nbytes // 2  # the result fits, what elements move through not
+    resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
+    try:
+        jax.block_until_ready(call())
+    except (RuntimeError, ValueError, ExecutionError) as error:
+        assert f"out of memory: {2 * x.nbytes} bytes of scratch" in str(error), error
+    else:
+        raise AssertionError("there was room")
+    resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    np.testing.assert_array_equal(call(), np.sort(x))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux")
+def test_scratch_that_the_system_refuses() -> None:
+    command = [sys.executable, "-c", REFUSED]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr
 
 
 def test_together_more_than_the_machine_has() -> None:

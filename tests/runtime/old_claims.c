@@ -4,10 +4,12 @@
 #include <unistd.h>
 
 void tiny_allocator_before_fork(void) {}
-void tiny_allocator_after_fork(void) {}
+void tiny_allocator_after_fork(bool is_child) { (void)is_child; }
 int32_t tiny_core_count(void) { return 2; }
 uint32_t tiny_flush_denormals(uint32_t how) { return how; }
 void denormals_after_work(void) {}
+TinyScratch scratch_of_caller(void) { return (TinyScratch){0}; }
+void scratch_of_worker(const TinyScratch* callers, int32_t thread) { (void)callers, (void)thread; }
 
 static void body(void* total, int64_t begin, int64_t end) {
   atomic_fetch_add((_Atomic int64_t*)total, end - begin);

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -264,6 +265,87 @@ def test_trim_gives_cached_memory_back() -> None:
     library.tiny_trim()
     stats = memory_stats()
     assert stats.pool_bytes == stats.bytes_in_use
+
+
+def cached() -> int:
+    """Bytes of the pool that nobody has."""
+    stats = memory_stats()
+    return stats.pool_bytes - stats.bytes_in_use
+
+
+def test_what_is_not_taken_again_goes_back() -> None:
+    library, large = core.library(), 64 << 20
+    library.tiny_trim()
+    blocks = [library.tiny_allocate(large) for _ in range(3)]
+    for block in blocks:
+        library.tiny_free(block, large)
+    assert cached() >= 3 * large
+    until = time.monotonic() + 20
+    while cached() >= 2 * large and time.monotonic() < until:  # as a training loop: one is needed
+        library.tiny_free(library.tiny_allocate(large), large)
+        time.sleep(0.01)
+    assert large <= cached() < 2 * large
+    while cached() >= large and time.monotonic() < until:
+        time.sleep(0.01)
+    assert cached() < large
+
+
+def test_a_forked_child_gives_back_too() -> None:
+    library, large = core.library(), 64 << 20
+    library.tiny_free(library.tiny_allocate(large), large)
+    child = os.fork()
+    if child == 0:
+        library.tiny_free(library.tiny_allocate(large), large)
+        until = time.monotonic() + 20
+        while cached() >= large and time.monotonic() < until:
+            time.sleep(0.01)
+        os._exit(cached() >= large)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+PROGRAM = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4)
+
+
+def with_scratch(shared: int, each: int, work: Callable[[], None]) -> int:
+    """A program that needs so much, and its status."""
+
+    def program(*_: int) -> int:
+        work()
+        return 0
+
+    called = core.address_of(PROGRAM(program))
+    return core.library().tiny_with_scratch(called, *[None] * 4, shared, each)
+
+
+def test_scratch_of_threads_lies_apart(threads: int) -> None:
+    """Also where more threads are asked for meanwhile."""
+    library, each, shared = core.library(), 1 << 16, 1 << 12
+    found = dict[int, set[int]]()
+
+    def part(context: int, begin: int, end: int) -> None:
+        block = library.tiny_scratch(each)
+        found.setdefault(block, set()).add(threading.get_ident())
+        time.sleep(0.001)
+        library.tiny_scratch_free(block)
+
+    def work() -> None:
+        first = library.tiny_scratch(shared)
+        core.set_threads(16)
+        library.tiny_parallel(core.BODY(part), None, 64, MANY)
+        library.tiny_scratch_free(first)
+        assert library.tiny_scratch(64) == first
+        assert all(first + shared <= block for block in found)
+
+    assert with_scratch(shared, each, work) == 0
+    assert 1 <= len(found) <= threads and all(len(who) == 1 for who in found.values())
+    assert all(abs(a - b) >= each for a, b in itertools.combinations(found, 2))
+
+
+def test_a_program_without_room_for_scratch_is_not_called() -> None:
+    before, calls = memory_stats().bytes_in_use, list[int]()
+    assert with_scratch(0, 1 << 50, lambda: calls.append(1)) == core.RESOURCE_EXHAUSTED
+    assert core.last_error().startswith("out of memory: ") and not calls
+    assert memory_stats().bytes_in_use == before
 
 
 def test_allocator_under_threads() -> None:

@@ -15,6 +15,7 @@ from dataclasses import replace
 from tinyhlo.codegen.choices import NONE, Moves, Schedule
 from tinyhlo.codegen.llvm.entry import EntryRenderer, Probe
 from tinyhlo.codegen.llvm.kernel import render_kernel
+from tinyhlo.codegen.llvm.scratch import scratch_of
 from tinyhlo.codegen.loops import Loop, LoopProgram
 from tinyhlo.codegen.lowering.kernel import lower_kernel
 from tinyhlo.codegen.modules import Modules
@@ -66,7 +67,8 @@ def render_program(
     rendered = render_kernels(kernels, target, modules, launched, schedules)
     symbols = {kernel: found.symbol for kernel, found in rendered.items()}
     declarations: dict[str, str] = {}
-    entry = EntryRenderer(program, symbols.__getitem__, declarations, libraries, probe)
+    scratch = scratch_of(found.loops.body for found in rendered.values())
+    entry = EntryRenderer(program, symbols.__getitem__, declarations, libraries, probe, scratch)
     runs_once = not any(isinstance(s, While) for s in statements(program.body))
     brief = runs_once and not schedules and is_brief(rendered, launched)
     return rendered, modules.last(entry.render(target.flush), declarations, runs_once, brief)

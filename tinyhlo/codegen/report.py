@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import ceil
 
-from tinyhlo.codegen.loops import Allocate, Axis, Body, If, Loop
 from tinyhlo.ir.graph import (
     Elementwise,
     Gather,
@@ -73,22 +72,6 @@ def report(kernel: Kernel, loops: object) -> KernelReport:
         transcendentals=sum(map(transcendentals_of, kernel.graph.nodes())),
         loops=loops,
     )
-
-
-def scratch_bytes(body: Body, threads: int) -> int:
-    """Private memory that a body allocates, on all threads that run it at once."""
-    total = 0
-    for statement in body:
-        match statement:
-            case Allocate(memory=memory):
-                total += memory.nbytes
-            case Loop(body=inner, axis=axis):
-                total += scratch_bytes(inner, threads) * (threads if axis is Axis.PARALLEL else 1)
-            case If(body=inner):
-                total += scratch_bytes(inner, threads)
-            case _:
-                pass
-    return total
 
 
 def bytes_read(kernel: Kernel) -> int:

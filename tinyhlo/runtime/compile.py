@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tinyhlo.codegen.llvm.entry import Probe
+from tinyhlo.codegen.llvm.scratch import scratch_of
 from tinyhlo.codegen.loops import LoopProgram
 from tinyhlo.codegen.lowering.kernel import library_call_of
 from tinyhlo.codegen.render import Rendered, kernels_of, render_program
-from tinyhlo.codegen.report import estimate_seconds, kernel_seconds, report, scratch_bytes
+from tinyhlo.codegen.report import estimate_seconds, kernel_seconds, report
 from tinyhlo.config import Config, schedules_file
 from tinyhlo.records import dataclass
 from tinyhlo.recursion import deep_recursion
@@ -53,7 +54,7 @@ class Compiled:
     libraries: tuple[Library, ...] = field(repr=False)
     counters: np.ndarray | None = field(default=None, repr=False)  # (calls, ns) of each kernel
     arena_bytes: int = 0
-    scratch_bytes: int = 0  # of the kernel that allocates most
+    scratch_bytes: int = 0  # of its kernels at once, on all threads
     first_number: int = 0  # of the kernels in the trace
     found: tuple[Found, ...] = ()  # by searches for schedules
     source: str = field(default="", repr=False)
@@ -115,9 +116,7 @@ def compile_program(program: Program, target: Target, config: Config) -> Compile
         libraries=tuple(libraries.values()),
         counters=counters,
         arena_bytes=program.arena_bytes,
-        scratch_bytes=max(
-            (scratch_bytes(r.loops.body, target.threads) for r in rendered.values()), default=0
-        ),
+        scratch_bytes=scratch_of(r.loops.body for r in rendered.values()).total(target.threads),
         first_number=first,
         found=tuple(found.values()),
     )

@@ -52,7 +52,7 @@ class Executable:
     effects: bool = False
     synchronous: bool = False
     on_host: bool = True
-    scratch_bytes: int = 0  # what the kernels allocate at most, on all threads
+    scratch_bytes: int = 0  # of its kernels at once, on all threads
     counters: np.ndarray | None = field(default=None, repr=False)  # (calls, ns) of each kernel
     stored: str = field(default="", repr=False)
 
@@ -77,7 +77,7 @@ class Executable:
         if not self.on_host:
             given = [*map(put, given)]
         needed = self.arena_bytes + self.scratch_bytes
-        if needed > core.MOST_BYTES or not core.library().tiny_has_room(self.scratch_bytes):
+        if needed > core.MOST_BYTES:
             raise ExecutionError(f"out of memory: {needed} bytes of scratch for {self.name}")
         results = [empty(type_) for type_ in self.signature.outputs]
         for output, position in self.aliases:

@@ -222,6 +222,7 @@ def link(codes: Sequence[bytes], name: str) -> Linked:
 @cache
 def imports() -> dict[str, int]:
     """Addresses of the C core's functions that generated code calls."""
-    kernels = ("tiny_parallel", "tiny_scratch", "tiny_free", "tiny_library_call")
+    kernels = ("tiny_parallel", "tiny_scratch", "tiny_scratch_free", "tiny_library_call")
     device = ("tiny_device_copy", "tiny_device_read", "tiny_device_wait", "tiny_graph_call")
-    return {name: core.address(name) for name in (*kernels, *device, "tiny_flush_denormals")}
+    entries = ("tiny_with_scratch", "tiny_flush_denormals")
+    return {name: core.address(name) for name in (*kernels, *device, *entries)}

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tinyhlo.runtime.compile import Compiled
     from tinyhlo.schedule import Program
 
-PARTS = ("allocator.c", "denormals.c", "error.c", "limits.c", "threads.c")
+PARTS = ("allocator.c", "denormals.c", "error.c", "limits.c", "scratch.c", "threads.c")
 FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wl,-s")
 RESIDENT = "-Wl,-z,nodelete"  # its threads stay: dlclose must keep the code that they run
 C_TYPES = {
@@ -93,7 +93,7 @@ EXPORTED {prototype} {{
     outputs[k] = (uintptr_t)given[k] % TINY_ALIGNMENT ? tiny_allocate(sizes[k]) : given[k];
     if (sizes[k] && !outputs[k]) status = TINY_RESOURCE_EXHAUSTED;
   }}
-  if (!arena || !tiny_has_room({scratch})) status = TINY_RESOURCE_EXHAUSTED;
+  if (!arena) status = TINY_RESOURCE_EXHAUSTED;
   if (status) {{
     tiny_set_error(status, "out of memory");
   }} else {{
@@ -288,7 +288,6 @@ def glue(
         sizes=", ".join(map(str, sizes)) or "0",
         results=len(sizes),
         arena=program.arena_bytes,
-        scratch=compiled.scratch_bytes,
         inputs=", ".join(f"(void*)in{k}" for k in range(len(seen.inputs))) or "NULL",
         outputs=", ".join(f"out{k}" for k in range(len(sizes))) or "NULL",
         aliases="".join(aliases),

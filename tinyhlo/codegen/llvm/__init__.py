@@ -14,7 +14,7 @@ known_places         accesses at places that are known when the code is written
 rows_of_places       accesses to neighbours at places that are data
 small_tables         tables in registers, read at places that are data
 stores               where and how vectors are stored
-statements           loops, registers and choices
+statements           loops, registers and choices; `scratch`: memory that no stack slot holds
 reduce_lanes         accumulators in lanes: `row_sums`, as many rows at once; `pair_sums` of bf16
 prefix               running values in lanes; `keep`: what a filter keeps of a vector
 multiply             register tiles of products; `matrices`: of products of matrices

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import starmap
 
 from tinyhlo.codegen.llvm.builder import Builder
+from tinyhlo.codegen.llvm.scratch import NO_SCRATCH, Scratch
 from tinyhlo.ir.graph import Node, Param
 from tinyhlo.numbers import ceil_div
 from tinyhlo.records import dataclass
@@ -49,14 +50,17 @@ define internal i64 @tinyhlo.now() #0 {{
 }}"""
 
 
-# An entry that takes denormal numbers as zero calls the program by another name.
+# An entry that takes denormal numbers as zero, or scratch, calls the program by another name.
 PROGRAM = "tinyhlo.program"
-FLUSHING = f"""define i32 @entry(ptr %inputs, ptr %outputs, ptr %arena, ptr %constants) #0 {{
-  %before = call i32 @tiny_flush_denormals(i32 -1)
-  %status = call i32 @{PROGRAM}(ptr %inputs, ptr %outputs, ptr %arena, ptr %constants)
-  %now = call i32 @tiny_flush_denormals(i32 %before)
-  ret i32 %status
-}}"""
+GIVEN = "ptr %inputs, ptr %outputs, ptr %arena, ptr %constants"
+CALL = f"  %status = call i32 @{PROGRAM}({GIVEN})"
+WITH_SCRATCH = (
+    f"  %status = call i32 @tiny_with_scratch(ptr @{PROGRAM}, {GIVEN}, i64 {{}}, i64 {{}})"
+)
+SCRATCH = "declare i32 @tiny_with_scratch(ptr, ptr, ptr, ptr, ptr, i64, i64)"
+FLUSHING = """  %before = call i32 @tiny_flush_denormals(i32 -1)
+{}
+  %now = call i32 @tiny_flush_denormals(i32 %before)"""
 FLUSH = "declare i32 @tiny_flush_denormals(i32)"
 
 MOST_COPIED = 128  # vectors of SHORT bytes that copies of a program, written out, load and store
@@ -77,7 +81,8 @@ class Probe:
 
 class EntryRenderer:
     """`symbol(kernel)` names the function of a kernel, `libraries` gives the table entries of those
-    that are library calls; `probe(kernel)`, when given, says where its calls are counted."""
+    that are library calls; `probe(kernel)`, when given, says where its calls are counted; `scratch`
+    is what the kernels need."""
 
     def __init__(
         self,
@@ -86,6 +91,7 @@ class EntryRenderer:
         declarations: dict[str, str],
         libraries: Mapping[Kernel, int] | None = None,
         probe: Callable[[Kernel], Probe] | None = None,
+        scratch: Scratch = NO_SCRATCH,
     ) -> None:
         self.b = Builder(declarations)
         self.symbol = symbol
@@ -95,6 +101,7 @@ class EntryRenderer:
         self.program = program
         self.libraries = libraries or {}
         self.probe = probe
+        self.scratch = scratch
         copies = [s.source.type for s in statements(program.body) if isinstance(s, Copy)]
         sizes = [type_.nbytes for type_ in copies if type_.size > 1]
         copied = sum(min(ceil_div(size, SHORT), MOST_VECTORS) for size in sizes)
@@ -102,17 +109,25 @@ class EntryRenderer:
 
     def render(self, flush: bool = False) -> str:
         """The text of the entry; `flush`: all of its arithmetic takes denormal numbers as zero."""
-        if not flush:
+        needs_scratch = self.scratch != NO_SCRATCH
+        if not flush and not needs_scratch:
             return self.function("entry")
-        self.b.declarations["flush"] = FLUSH
-        return f"{self.function(PROGRAM)}\n\n{FLUSHING}"
+        call = CALL
+        if needs_scratch:
+            self.b.declarations["scratch"] = SCRATCH
+            call = WITH_SCRATCH.format(self.scratch.shared, self.scratch.each)
+        if flush:
+            self.b.declarations["flush"] = FLUSH
+            call = FLUSHING.format(call)
+        entry = f"define i32 @entry({GIVEN}) #0 {{\n{call}\n  ret i32 %status\n}}"
+        return f"{self.function(PROGRAM)}\n\n{entry}"
 
     def function(self, name: str) -> str:
         for buffer in swapped(self.program.body):
             self.slots[buffer] = self.swap_slot(buffer)
         self.block(self.program.body)
         self.finish()
-        head = f"define i32 @{name}(ptr %inputs, ptr %outputs, ptr %arena, ptr %constants) #0 {{"
+        head = f"define i32 @{name}({GIVEN}) #0 {{"
         return "\n".join([head, "entry:", *self.head, *self.b.lines, "  ret i32 0", "}"])
 
     def finish(self) -> None:

@@ -37,6 +37,7 @@ from tinyhlo.codegen.llvm import (
 from tinyhlo.codegen.llvm.builder import Builder, Carried
 from tinyhlo.codegen.llvm.registers import MASKED, LaneRegisters, Register, mask_type
 from tinyhlo.codegen.llvm.rows_of_places import rows_in
+from tinyhlo.codegen.llvm.scratch import is_large
 from tinyhlo.codegen.llvm.types import lanes_type, stored_type, value_type
 from tinyhlo.codegen.llvm.values import Values
 from tinyhlo.codegen.loops import (
@@ -62,7 +63,6 @@ from tinyhlo.ir.ops import Op
 from tinyhlo.target import SHORT, Target
 
 FEW_VECTORS = 8  # in a row: what does not fill one takes a good part of the time
-STACK_BYTES = 16 << 10  # larger scratch would endanger the stack of a worker thread
 # Indices that are data are expected in bounds: else LLVM moves what is done there out of the way.
 LIKELY = '!0 = !{!"branch_weights", i32 2000, i32 1}'
 
@@ -92,20 +92,20 @@ class Statements(Values):
         self.carried: dict[str, Register] = {}
 
     def scratch(self, memory: Memory) -> str:
-        """Private memory: a stack slot, or a block of the C core's allocator when it is large."""
-        if memory.nbytes <= STACK_BYTES:
+        """Private memory: a stack slot, or a part of the program's scratch when it is large."""
+        if not is_large(memory):
             return self.slot(f"[{memory.size} x {stored_type(memory.dtype)}]")
         return self.b.intrinsic("tiny_scratch", "ptr", [("i64", str(memory.nbytes))])
 
     def release(self, body: Body) -> None:
-        """Forget private memory of `body`, and give it back where it is large."""
-        for statement in body:
+        """Forget private memory of `body`, and give it back, last first, where it is large."""
+        for statement in reversed(body):
             if not isinstance(statement, Allocate):
                 continue
-            pointer, nbytes = self.pointers.pop(statement.memory), statement.memory.nbytes
-            if nbytes > STACK_BYTES:
-                self.b.declarations["tiny_free"] = "declare void @tiny_free(ptr, i64)"
-                self.b.line(f"call void @tiny_free(ptr {pointer}, i64 {nbytes})")
+            pointer = self.pointers.pop(statement.memory)
+            if is_large(statement.memory):
+                self.b.declarations["tiny_scratch_free"] = "declare void @tiny_scratch_free(ptr)"
+                self.b.line(f"call void @tiny_scratch_free(ptr {pointer})")
 
     def body(self, body: Body) -> None:
         made = [s.memory.name for s in body if isinstance(s, Allocate)]

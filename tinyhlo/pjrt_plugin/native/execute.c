@@ -258,14 +258,11 @@ static int64_t now(void) {
 static Error* call_entry(Run* run) {
   Executable* executable = run->executable;
   if (copy_kept_inputs(run)) return error_from_thread(executable->name);
-  int64_t needed = executable->arena_bytes + executable->scratch_bytes;
   void* arena = NULL;
   if (executable->arena_bytes) arena = tiny_allocate_buffer(executable->arena_bytes);
-  if ((executable->arena_bytes && !arena) ||
-      (executable->scratch_bytes && !tiny_has_room(executable->scratch_bytes))) {
-    tiny_free_buffer(arena, executable->arena_bytes);
+  if (executable->arena_bytes && !arena) {
     return error_new(TINY_RESOURCE_EXHAUSTED, "out of memory: %lld bytes of scratch for %s",
-                     (long long)needed, executable->name);
+                     (long long)executable->arena_bytes, executable->name);
   }
   int64_t start = now();
   int32_t status = executable->entry(run->inputs, run->outputs, arena, executable->constants);

@@ -225,7 +225,7 @@ typedef struct {
   void* const* constants;
   void* entry;
   int64_t arena_bytes;   /* of all devices, as are those that follow */
-  int64_t scratch_bytes; /* what its kernels allocate at most */
+  int64_t scratch_bytes; /* of its kernels at once */
   int64_t code_bytes;
   double estimated_seconds;
   double flops;

@@ -3,7 +3,8 @@
    Sizes are rounded up to classes, four per power of two (at most 25 % is wasted); each class
    keeps its freed blocks in a linked list, most recent first, so that a training step finds the
    memory of the step before, still warm. A fresh 16 MiB costs about 5 ms of page faults, a cached
-   one nothing.
+   one nothing. Of the host's own memory a thread gives back what nobody needs: so many blocks of a
+   class as it never had fewer of in PATIENCE seconds.
 
    There are two pools: the host's own memory, and a device's, which it shares with the host or has
    to itself. Without a device buffers are in the first one too. */
@@ -30,13 +31,25 @@ enum {
 /* At most this share of the machine's memory is kept in free blocks. */
 enum { CACHED_SHARE = 4 };
 
+enum {
+  PATIENCE = 2,           /* seconds */
+  FEW_BYTES = 16 << 20,   /* in free blocks, that nobody waits for */
+  WATCH_STACK = 64 << 10, /* bytes */
+};
+
+typedef struct {
+  FreeBlock* first;
+  int64_t count, fewest; /* now, and since the thread has looked */
+} FreeList;
+
 typedef struct {
   TinyDevice* device; /* whose memory it is; NULL: the host's own */
-  FreeBlock* cached[CLASSES];
+  FreeList cached[CLASSES];
 } Pool;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static Pool own, devices;
+static bool watched; /* a thread looks for what the first pool does not need */
 static int64_t own_buffers; /* handed out by the first pool */
 static TinyMemoryStats hosts, apart; /* of memory that is the host's too, and of a device's own */
 
@@ -97,9 +110,11 @@ static void give_back(const Pool* pool, void* block) {
 }
 
 static void* pop_cached(Pool* pool, int size_class) {
-  FreeBlock* found = pool->cached[size_class];
+  FreeList* list = &pool->cached[size_class];
+  FreeBlock* found = list->first;
   if (!found) return NULL;
-  pool->cached[size_class] = found->next;
+  list->first = found->next;
+  if (--list->count < list->fewest) list->fewest = list->count;
   void* block = found->start;
   if (found != block) free(found);
   return block;
@@ -108,9 +123,61 @@ static void* pop_cached(Pool* pool, int size_class) {
 static bool push_cached(Pool* pool, int size_class, void* block) {
   FreeBlock* found = pool->device ? malloc(sizeof *found) : block;
   if (!found) return false;
-  *found = (FreeBlock){.next = pool->cached[size_class], .start = block};
-  pool->cached[size_class] = found;
+  FreeList* list = &pool->cached[size_class];
+  *found = (FreeBlock){.next = list->first, .start = block};
+  list->first = found;
+  list->count++;
   return true;
+}
+
+/* The blocks of the first pool that nobody has needed since the last call. */
+static FreeBlock* take_idle(void) {
+  FreeBlock* idle = NULL;
+  for (int size_class = 0; size_class < CLASSES; size_class++) {
+    FreeList* list = &own.cached[size_class];
+    FreeBlock** place = &list->first;
+    for (int64_t k = list->fewest; k < list->count; k++) place = &(*place)->next;
+    for (FreeBlock* block; (block = *place);) {
+      *place = block->next;
+      block->next = idle;
+      idle = block;
+      hosts.pool_bytes -= class_bytes(size_class);
+    }
+    list->fewest = list->count -= list->fewest;
+  }
+  return idle;
+}
+
+static bool is_much_cached(void) { return hosts.pool_bytes - hosts.bytes_in_use > FEW_BYTES; }
+
+static void* watch(void* unused) {
+  for (bool more = true; more;) {
+    sleep(PATIENCE);
+    pthread_mutex_lock(&lock);
+    FreeBlock* idle = take_idle();
+    more = watched = is_much_cached();
+    pthread_mutex_unlock(&lock);
+    for (FreeBlock* next; idle; idle = next) {
+      next = idle->next;
+      free(idle);
+    }
+  }
+  return unused;
+}
+
+/* Without a thread to be had, free blocks stay. */
+static void start_watching(void) {
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  pthread_attr_setstacksize(&attributes, WATCH_STACK);
+  pthread_t thread;
+  bool failed = pthread_create(&thread, &attributes, watch, NULL);
+  pthread_attr_destroy(&attributes);
+  if (!failed) return;
+  pthread_mutex_lock(&lock);
+  watched = false;
+  pthread_mutex_unlock(&lock);
 }
 
 /* The system hands out more memory than there is, and ends the process that then uses it: an
@@ -124,8 +191,6 @@ static bool has_room(const Pool* pool, int64_t bytes) {
   if (used_fits && !pool_fits) tiny_trim();
   return used_fits;
 }
-
-bool tiny_has_room(int64_t bytes) { return has_room(&own, bytes); }
 
 /* By asking for them, and giving them back untouched: limits of address space (RLIMIT_AS), of what
    may be promised (vm.overcommit_memory) and of mappings (vm.max_map_count) answer at once. */
@@ -178,17 +243,6 @@ void* tiny_allocate_buffer(int64_t bytes) {
   return block;
 }
 
-void* tiny_scratch(int64_t bytes) {
-  void* block = tiny_allocate(bytes);
-  if (block) return block;
-  int64_t rounded = class_bytes(class_of(bytes));
-  block = fresh_block(&own, rounded);
-  pthread_mutex_lock(&lock);
-  if (block) count_allocation(&own, rounded, true);
-  pthread_mutex_unlock(&lock);
-  return block;
-}
-
 static void put_back(Pool* pool, void* block, int64_t bytes) {
   if (!block) return;
   int size_class = class_of(bytes);
@@ -198,8 +252,11 @@ static void put_back(Pool* pool, void* block, int64_t bytes) {
   bool keep = stats->pool_bytes - stats->bytes_in_use <= limit_of(pool) / CACHED_SHARE &&
               push_cached(pool, size_class, block);
   if (!keep) stats->pool_bytes -= class_bytes(size_class);
+  bool starts = !watched && pool == &own && is_much_cached();
+  watched |= starts;
   pthread_mutex_unlock(&lock);
   if (!keep) give_back(pool, block);
+  if (starts) start_watching();
 }
 
 void tiny_free(void* block, int64_t bytes) { put_back(&own, block, bytes); }
@@ -253,4 +310,7 @@ void tiny_reset_memory_peak(void) {
 
 void tiny_allocator_before_fork(void) { pthread_mutex_lock(&lock); }
 
-void tiny_allocator_after_fork(void) { pthread_mutex_unlock(&lock); }
+void tiny_allocator_after_fork(bool is_child) {
+  if (is_child) watched = false;
+  pthread_mutex_unlock(&lock);
+}

@@ -51,13 +51,9 @@ TINY_API int32_t tiny_put(void* buffer, const void* host, int64_t bytes);
 TINY_API int32_t tiny_get(void* host, const void* buffer, int64_t bytes);
 /* From one buffer to another; programs that start afterwards find it done. */
 TINY_API int32_t tiny_copy(void* to, const void* from, int64_t bytes);
-/* Whether that much more may be allocated; asked before a program runs: its kernels cannot fail. */
-TINY_API bool tiny_has_room(int64_t bytes);
 /* Whether the system would give LLVM, which ends the process when it does not, so many bytes now,
    and so many mappings of different protection. */
 TINY_API bool tiny_has_mappings(int64_t bytes, int64_t mappings);
-/* Memory for a kernel at work: as tiny_allocate, but does not refuse what the system would give. */
-TINY_API void* tiny_scratch(int64_t bytes);
 /* Give every cached block back to the system. */
 TINY_API void tiny_trim(void);
 
@@ -73,6 +69,19 @@ typedef struct {
 /* Of the memory that buffers lie in. */
 TINY_API void tiny_memory_stats(TinyMemoryStats* stats);
 void tiny_reset_memory_peak(void);
+
+/* ---- scratch of kernels ---------------------------------------------------------------------- */
+
+typedef int32_t (*TinyEntry)(void** inputs, void** outputs, void* arena, void** constants);
+
+/* Call a program whose kernels need `shared` bytes of scratch at once on the caller's thread, and
+   `each` on every thread of a parallel loop, both multiples of TINY_ALIGNMENT. RESOURCE_EXHAUSTED,
+   and it has not been called, where there is no room. */
+TINY_API int32_t tiny_with_scratch(TinyEntry program, void** inputs, void** outputs, void* arena,
+                                   void** constants, int64_t shared, int64_t each);
+/* Memory for a kernel at work; given back last first. */
+TINY_API void* tiny_scratch(int64_t bytes);
+TINY_API void tiny_scratch_free(void* block);
 
 /* ---- threads: one pool, parallel-for --------------------------------------------------------- */
 
@@ -117,9 +126,20 @@ void tiny_stream_function(int32_t change);
 /* At most so many bytes of a text that has more, cut before a character: who reads half of one as
    UTF-8 fails. */
 size_t error_whole_characters(const char* text, size_t bytes);
+/* Where a thread's kernels take scratch: `free` is next, `parts` those of the threads of a parallel
+   loop, `each` so long; there are parts for so many `threads`. */
+typedef struct {
+  char *free, *parts;
+  int64_t each;
+  int32_t threads;
+} TinyScratch;
+
+TinyScratch scratch_of_caller(void);
+/* This thread works for that caller. */
+void scratch_of_worker(const TinyScratch* callers, int32_t thread);
 /* A worker of the pool has done its parts of a task. */
 void denormals_after_work(void);
 void tiny_allocator_before_fork(void);
-void tiny_allocator_after_fork(void);
+void tiny_allocator_after_fork(bool is_child);
 
 #endif

@@ -41,6 +41,7 @@ typedef struct {
   int64_t count;
   int32_t threads, rounds;
   uint32_t flush; /* denormal numbers, as the caller does */
+  TinyScratch scratch;
 } Task;
 
 /* `claims`: for each round the number of the last task in which somebody claimed this thread's
@@ -118,6 +119,7 @@ static void run_parts(int32_t self, uint64_t value) {
     for (int round = 0; round < rounds; round++) {
       if (!claim(thread, round, number)) continue;
       tiny_flush_denormals(task.flush);
+      if (self) scratch_of_worker(&task.scratch, self);
       int64_t begin = part_begin(task.count, threads, rounds, thread, round);
       int64_t end = part_begin(task.count, threads, rounds, thread + 1, round);
       if (begin < end) task.body(task.context, begin, end);
@@ -273,9 +275,11 @@ void tiny_parallel(TinyBody body, void* context, int64_t count, int32_t most) {
     body(context, 0, count);
     return;
   }
+  TinyScratch scratch = scratch_of_caller();
+  if (scratch.each && threads > scratch.threads) threads = scratch.threads;
   threads = start_workers(threads - 1) + 1;
   uint32_t flush = tiny_flush_denormals(0);
-  task = (Task){body, context, count, threads, rounds_for(count, threads), flush};
+  task = (Task){body, context, count, threads, rounds_for(count, threads), flush, scratch};
   uint64_t value = announce_task();
   inside = true;
   wake_others(0, threads);
@@ -294,12 +298,12 @@ static void before_fork(void) {
 }
 
 static void in_parent(void) {
-  tiny_allocator_after_fork();
+  tiny_allocator_after_fork(false);
   if (!inside) pthread_mutex_unlock(&in_use);
 }
 
 static void in_child(void) {
-  tiny_allocator_after_fork();
+  tiny_allocator_after_fork(true);
   pthread_mutex_init(&in_use, NULL);
   started = 0;
 }
