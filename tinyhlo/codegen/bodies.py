@@ -25,17 +25,7 @@ from tinyhlo.codegen.expressions import (
     index_free,
     substitute_expression,
 )
-from tinyhlo.codegen.grid.statements import (
-    Copy,
-    EndCopies,
-    Fetch,
-    FragmentProduct,
-    Put,
-    ReadTexel,
-    Synchronize,
-    WarpgroupProducts,
-    WriteTexel,
-)
+from tinyhlo.codegen.grid import statements as grid
 from tinyhlo.codegen.loops import (
     Accumulate,
     Allocate,
@@ -120,15 +110,17 @@ FIELDS: dict[type, Fields] = {
         memory=("left", "right", "tile"),
     ),
     HoldMatrices: Fields(),
-    Synchronize: Fields(),
-    Copy: Fields(indices=("index", "origin", "conditions"), memory=("memory", "source")),
-    EndCopies: Fields(),
-    FragmentProduct: Fields(values=("words",), registers=("sums",)),
-    WarpgroupProducts: Fields(indices=("places",), registers=("sums",), memory=("left", "right")),
-    Fetch: Fields(indices=("index",), registers=("names",), memory=("memory",)),
-    Put: Fields(values=("values",), indices=("index",), memory=("memory",)),
-    ReadTexel: Fields(indices=("x", "y"), registers=("names",), memory=("image",)),
-    WriteTexel: Fields(values=("values",), indices=("x", "y"), memory=("image",)),
+    grid.Synchronize: Fields(),
+    grid.Copy: Fields(indices=("index", "origin", "conditions"), memory=("memory", "source")),
+    grid.EndCopies: Fields(),
+    grid.FragmentProduct: Fields(values=("words",), registers=("sums",)),
+    grid.WarpgroupProducts: Fields(
+        indices=("places",), registers=("sums",), memory=("left", "right")
+    ),
+    grid.Fetch: Fields(indices=("index",), registers=("names",), memory=("memory",)),
+    grid.Put: Fields(values=("values",), indices=("index",), memory=("memory",)),
+    grid.ReadTexel: Fields(indices=("x", "y"), registers=("names",), memory=("image",)),
+    grid.WriteTexel: Fields(values=("values",), indices=("x", "y"), memory=("image",)),
 }
 
 
@@ -217,7 +209,7 @@ def changed(body: Body) -> frozenset[str]:
         names |= set_by(statement)
         if isinstance(statement, (Loop, If)):
             names |= changed(statement.body)
-    declared = (set_by(s) for s in body if isinstance(s, (Declare, ReadTexel)))
+    declared = (set_by(s) for s in body if isinstance(s, (Declare, grid.ReadTexel)))
     return frozenset(names.difference(*declared))
 
 
@@ -255,7 +247,7 @@ def ways_together(body: Body) -> dict[tuple[str, ...], Op | Graph]:
 
 
 def stores_in(body: Iterable[Statement]) -> bool:
-    written = (Store, Copy, Put, Keep, TileProduct, WriteTexel)
+    written = (Store, grid.Copy, grid.Put, Keep, TileProduct, grid.WriteTexel)
     return any(isinstance(s, written) for s in below(body))
 
 
