@@ -170,4 +170,4 @@ def test_rows_that_are_added_one_by_one_are_a_vector(dtype: DType, width: int, l
     check(graph, given)
     (loops,) = compiled(graph).loops
     found = [move for move in loops.moves if move.startswith("vector")]
-    assert found[-1:] == ([f"vector j {lanes}"] if lanes else [])
+    assert found[-1:] == [f"vector j {lanes}"]
