@@ -54,9 +54,9 @@ def int_to_int(b: Builder, text: str, source: DType, target: DType, lanes: int) 
     if source.bits == target.bits:
         return text
     if b.in_halves and lanes > 1 and (source.bits, target.bits) == (16, 32):
-        return from_halves(b, text, lanes, "ashr" if source.kind == "signed" else "lshr")
+        return widened_in_halves(b, text, lanes, "ashr" if source.kind == "signed" else "lshr")
     if b.in_halves and lanes > 1 and (source.bits, target.bits) == (32, 16):
-        return to_halves(b, text, lanes)
+        return narrowed_in_halves(b, text, lanes)
     op = "trunc" if source.bits > target.bits else "sext" if source.kind == "signed" else "zext"
     return b.value(f"{op} {source_type} {text} to {target_type}")
 
@@ -69,7 +69,7 @@ def bitcast(b: Builder, text: str, source: DType, target: DType, lanes: int) -> 
     return b.value(f"bitcast {source_type} {text} to {target_type}")
 
 
-def from_halves(b: Builder, text: str, lanes: int, shifted: str) -> str:
+def widened_in_halves(b: Builder, text: str, lanes: int, shifted: str) -> str:
     """Integers of 16 bits in the order of memory as integers of 32 bits in that of halves."""
     words, shift = lanes_type("i32", lanes // 2), "splat (i32 16)"
     word = b.value(f"bitcast {lanes_type('i16', lanes)} {text} to {words}")
@@ -78,7 +78,7 @@ def from_halves(b: Builder, text: str, lanes: int, shifted: str) -> str:
     return b.shuffle(words, range(lanes), low, high)
 
 
-def to_halves(b: Builder, text: str, lanes: int) -> str:
+def narrowed_in_halves(b: Builder, text: str, lanes: int) -> str:
     """The last 16 bits of integers of 32 bits in the order of halves, in that of memory."""
     words, every = lanes_type("i32", lanes // 2), lanes_type("i32", lanes)
     low = b.shuffle(every, range(lanes // 2), text)

@@ -111,7 +111,7 @@ def step(v: Values, index: Index) -> int | None:
     return None if has_registers(index_free(index)) else indices.stride(v, index)
 
 
-def taken(v: Values, text: str, dtype: DType, lanes: int) -> str:
+def from_memory(v: Values, text: str, dtype: DType, lanes: int) -> str:
     """A row of memory in the order that its type has."""
     if not v.b.in_halves or dtype is BF16 or lanes == 1:
         return text
@@ -119,8 +119,8 @@ def taken(v: Values, text: str, dtype: DType, lanes: int) -> str:
     return v.b.shuffle(value_type(dtype, lanes), order, text)
 
 
-def given(v: Values, text: str, dtype: DType, lanes: int) -> str:
-    """A row for memory."""
+def to_memory(v: Values, text: str, dtype: DType, lanes: int) -> str:
+    """A row in the order of memory."""
     if not v.b.in_halves or dtype is BF16 or lanes == 1:
         return text
     order = [k // 2 + k % 2 * (lanes // 2) for k in range(lanes)]

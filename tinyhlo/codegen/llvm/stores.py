@@ -45,7 +45,7 @@ def store(v: Statements, store: Store, lanes: int) -> None:
     how = f"align {stored.itemsize}"
     if step == 1 or lanes == 1:
         address = v.address(memory, index)
-        text = halves.given(v, text, stored, lanes)
+        text = halves.to_memory(v, text, stored, lanes)
         if memory in v.streamed and is_aligned(v, index, stored.itemsize):
             how = f"align {v.target.vector_bytes}, !nontemporal !{{i32 1}}"
         v.b.line(f"store {type_} {text}, ptr {address}, {how}")

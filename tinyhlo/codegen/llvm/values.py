@@ -261,7 +261,7 @@ class Values(Scopes):
             return Value(self.load_lanes(e.memory, self.safe_address(e.memory, e.index), 1), 1)
         if stride == 1 and self.scope.mask is None:
             text = self.load_lanes(e.memory, self.address(e.memory, e.index), lanes)
-            return Value(halves.taken(self, text, e.dtype, lanes), lanes)
+            return Value(halves.from_memory(self, text, e.dtype, lanes), lanes)
         if stride == 1:
             return Value(self.masked_load(e.memory, e.index), lanes)
         if stride == -1 and self.scope.mask is None:

@@ -28,15 +28,7 @@ from tinyhlo.codegen.loops import (
     Store,
     around,
 )
-from tinyhlo.ir.index import (
-    ZERO,
-    Atom,
-    Index,
-    Var,
-    atoms_of,
-    index,
-    substitute,
-)
+from tinyhlo.ir.index import ZERO, Atom, Index, Var, atoms_of, index, substitute
 
 
 def join(body: Body) -> Body:

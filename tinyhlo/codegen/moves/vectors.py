@@ -71,7 +71,7 @@ class Score:
     # loads of rows by stride, and how often each is made
     far: dict[tuple[object, int], list[int]] = field(default_factory=dict)
     bits: int = 8
-    types: Counter[DType] = field(default_factory=Counter)  # of rows
+    types: Counter[DType] = field(default_factory=Counter)  # of what differs by lane
     scatters: bool = False  # stores what is no neighbours
     copies: bool = False  # nothing but neighbours, as they were loaded
     one_set: bool = False  # neighbours share a set of the first cache
