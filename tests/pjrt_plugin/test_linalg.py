@@ -234,10 +234,9 @@ def test_batches_in_parts(tiny: jax.Device, dtype: str, monkeypatch: pytest.Monk
     test_cholesky(tiny, (2, 3, 4, 4), dtype)
 
 
-def test_batches_and_small_matrices_have_blas_alone(
-    tiny: jax.Device, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its threads would wait for each other; afterwards it has as many as before."""
+def test_threads_of_blas(tiny: jax.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One for batches and small matrices: others would wait for each other. Else no more than we
+    have. Afterwards as many as before."""
     threads, asked = [8], list[int]()
 
     def set_threads(count: int) -> None:
@@ -248,13 +247,15 @@ def test_batches_and_small_matrices_have_blas_alone(
     set_ = ctypes.CFUNCTYPE(None, ctypes.c_int)(set_threads)
     core.library().tiny_blas_threads(core.address_of(get), core.address_of(set_))
     monkeypatch.setattr(blas, "is_controlled", lambda: True)
+    granted = core.library().tiny_thread_count()
+    core.set_threads(3)
     try:
-        for shape, alone in (((3, 90, 90), True), ((40, 40), True), ((150, 150), False)):
+        for shape, most in (((3, 90, 90), 1), ((40, 40), 1), ((150, 150), 1), ((500, 500), 3)):
             asked.clear()
             a = np.broadcast_to(np.eye(shape[-1]), shape)
             values, _ = on(tiny, jnp.linalg.eigh, a)
             np.testing.assert_allclose(values, np.ones(shape[:-1]), atol=1e-12)
-            assert asked == ([1, 8] if alone else [])
+            assert asked == [most, 8]
         for sides in (1, 8):  # few flops, however large the matrix is
             asked.clear()
             a, b = np.eye(150), matrix((150, sides), "float64")
@@ -263,6 +264,7 @@ def test_batches_and_small_matrices_have_blas_alone(
             assert asked == [1, 8]
     finally:
         monkeypatch.undo()
+        core.set_threads(granted)
         core.library().tiny_blas_threads(None, None)
         blas.is_controlled.cache_clear()
         blas.is_controlled()

@@ -22,7 +22,7 @@ from tinyhlo.errors import ExecutionError, TinyhloError
 from tinyhlo.ir.dtypes import F32, I32
 from tinyhlo.ir.graph import TensorType
 from tinyhlo.pjrt_plugin import initialize
-from tinyhlo.runtime import blas, core, jax_ffi
+from tinyhlo.runtime import core, jax_ffi
 from tinyhlo.runtime.ffi import ffi_call
 from tinyhlo.runtime.library import REGISTRY, Call, Library, run
 from tinyhlo.runtime.targets import batch_shape, find
@@ -280,12 +280,12 @@ def test_batches_of_large_matrices_are_left_to_jaxlib(size: int, split: bool) ->
     shape = (400, size, size)
     matrices, failed = TensorType(shape, F32), TensorType(shape[:1], I32)
     call = Call("lapack_spotrf_ffi", {"uplo": np.uint8(ord("L"))}, (matrices,), (matrices, failed))
-    given: list[tuple[int, bool]] = []
+    given: list[tuple[int, int]] = []
 
     def recorded(
-        handlers: object, call: Call, seconds: float, batch: int = 1, alone: bool = False
+        handlers: object, call: Call, seconds: float, batch: int = 1, blas_threads: int = 0
     ) -> Library:
-        given.append((batch, alone))
+        given.append((batch, blas_threads))
         return Library(np.zeros(1, np.int64))
 
     make = find(call.target)
@@ -293,7 +293,7 @@ def test_batches_of_large_matrices_are_left_to_jaxlib(size: int, split: bool) ->
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tinyhlo.runtime.targets.ffi_call", recorded)
         make(call)
-    assert given == [(400 if split else 1, blas.is_controlled())]
+    assert given == [(400 if split else 1, 1)]
 
 
 def test_batches_are_split_among_threads() -> None:

@@ -46,11 +46,11 @@ NUMPY_CODES = {BY_NAME[name].numpy: code for name, code in CODES.items()}
 
 def ffi_call(
     handlers: Mapping[str, Any], call: Call, seconds: float = 0.0, batch: int = 1,
-    alone: bool = False,
+    blas_threads: int = 0,
 ) -> Library:  # fmt: skip
     """A call of the handlers of one target. With `batch` > 1 the first axis of every operand and
-    result has that length, ranks are 3 at most, and the call may be made in parts. `alone`: the
-    BLAS that it calls has one thread meanwhile.
+    result has that length, ranks are 3 at most, and the call may be made in parts.
+    `blas_threads`: how many the BLAS that it calls has meanwhile, at most; 0: as many as it likes.
 
     Raises TinyhloError with the handler's words when it refuses to be instantiated.
     """
@@ -68,7 +68,7 @@ def ffi_call(
             words.address([type_.nbytes for type_ in call.results]),
             batch,
             words.address([type_.nbytes // max(1, batch) for type_ in types]),
-            int(alone),
+            blas_threads,
             *attributes_of(call.attributes, words),
             *(len(known), words.address(known)),
             *(0 for _ in range(KEPT_WORDS)),

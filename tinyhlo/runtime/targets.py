@@ -45,7 +45,9 @@ SPLIT_SECONDS = 50e-6  # a batch that needs less is not worth a fork
 # where BLAS has threads that are not ours to set, callers on two threads wait for each other: 100
 # triangular_solve of 32x32 took 35 ms instead of 1.
 SPLIT_SIZE = 32 * 32 - 1
-ALONE_SECONDS = 100e-6  # a matrix that needs less is not worth threads of BLAS: up to 80x80
+# A matrix that is guessed to need less is not worth threads of BLAS: up to 460x460 (decision 11).
+ALONE_SECONDS = 20e-3
+EVERY_THREAD = 2**31 - 1  # that we have
 
 
 def register_custom_call(name: str, function: Callable[..., Any] | Mapping[str, Any] | Any) -> None:
@@ -174,19 +176,20 @@ def lapack_target(target: str) -> Maker | None:
 
 def lapack_call(handlers: Mapping[str, Any], call: Call) -> Library:
     """A call of LAPACK; a batch of small matrices is split among threads, of larger ones jaxlib
-    does it by itself. BLAS has one thread then."""
+    does it by itself. BLAS has one thread then, and for small matrices."""
+    blas.is_controlled()  # hands its threads over
     seconds = seconds_of(call)
     batch = batch_shape(call.operands, call.results)
     largest = max((type_.size for type_ in call.operands), default=0)
     if batch is None or seconds < SPLIT_SECONDS or largest > prod(batch) * SPLIT_SIZE:
         alone = batch is not None or seconds < ALONE_SECONDS
-        return ffi_call(handlers, call, seconds, alone=alone and blas.is_controlled())
+        return ffi_call(handlers, call, seconds, blas_threads=1 if alone else EVERY_THREAD)
     flat = replace(
         call,
         operands=tuple(flattened(type_, len(batch)) for type_ in call.operands),
         results=tuple(flattened(type_, len(batch)) for type_ in call.results),
     )
-    return ffi_call(handlers, flat, seconds, prod(batch), alone=blas.is_controlled())
+    return ffi_call(handlers, flat, seconds, prod(batch), blas_threads=1)
 
 
 def batch_shape(

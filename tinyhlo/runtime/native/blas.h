@@ -7,8 +7,8 @@
 /* The library's own functions; without them nothing happens. */
 TINY_API void tiny_blas_threads(int (*get)(void), void (*set)(int));
 
-/* Around a call during which it has one thread. */
-void blas_begin_alone(void);
-void blas_end_alone(void);
+/* Around a call during which it has `most` threads, and no more than we have ourselves. */
+void blas_begin(int64_t most);
+void blas_end(void);
 
 #endif

@@ -113,10 +113,10 @@ int32_t tiny_ffi_run(TinyLibrary* self, void** inputs, void** outputs) {
     buffers[operand].data = outputs[k];
   }
   int64_t run = atomic_fetch_add(&runs, 1);
-  if (library->alone) blas_begin_alone();
+  if (library->blas_threads) blas_begin(library->blas_threads);
   int32_t status = library->batch > 1 ? run_batch(library, buffers, run)
                                       : run_frame(library, buffers, run);
-  if (library->alone) blas_end_alone();
+  if (library->blas_threads) blas_end();
   return status;
 }
 

@@ -33,7 +33,7 @@ typedef struct {
   const int64_t* output_bytes;
   int64_t batch;                    /* length of the first axis of all buffers; 1: do not split */
   const int64_t* batch_bytes;       /* for each buffer, of one element of the batch */
-  int64_t alone;                    /* whether the BLAS that it calls has one thread meanwhile */
+  int64_t blas_threads;             /* at most, of the BLAS that it calls; 0: as it is */
   FfiAttributes attributes;
   int64_t type_count;
   const FfiType* types;

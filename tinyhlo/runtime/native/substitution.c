@@ -54,9 +54,9 @@ int32_t tiny_substitute(TinyLibrary* self, void** inputs, void** outputs) {
   if (outputs[0] != inputs[1]) memcpy(outputs[0], inputs[1], bytes);
   if (call->conjugated) conjugate(outputs[0], numbers, call->element_bytes);
   Part part = {.call = call, .matrices = inputs[0], .sides = outputs[0]};
-  blas_begin_alone();
+  blas_begin(1);
   tiny_parallel(solve_sides, &part, count, (int32_t)call->most_threads);
-  blas_end_alone();
+  blas_end();
   if (call->conjugated) conjugate(outputs[0], numbers, call->element_bytes);
   return TINY_OK;
 }
