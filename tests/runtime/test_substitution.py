@@ -10,7 +10,7 @@ from tinyhlo.ir.elements import C64, C128
 from tinyhlo.ir.graph import TensorType
 from tinyhlo.runtime import core
 from tinyhlo.runtime.library import Call, run
-from tinyhlo.runtime.substitution import MOST_SIDES, substitution
+from tinyhlo.runtime.substitution import FEWEST_ROWS, MOST_SIDES, substitution
 from tinyhlo.runtime.targets import find
 
 PREFIXES = {F32: "s", F64: "d", C64: "c", C128: "z"}
@@ -47,7 +47,7 @@ def systems(call: Call) -> list[np.ndarray]:
 @pytest.mark.parametrize("trans", "NTC")
 @pytest.mark.parametrize("diag", "NU")
 def test_all_cases(dtype: DType, side: str, uplo: str, trans: str, diag: str) -> None:
-    for batch, rows, sides in (((), 1, 1), ((), 37, 1), ((), 9, 3), ((2, 3), 5, 2)):
+    for batch, rows, sides in (((), 1, 1), ((), 37, 1), ((), 32, 3), ((2, 3), 33, 2)):
         call = call_of(dtype, batch, rows, sides, side + uplo + trans + diag)
         make, operands = find(call.target), systems(call)
         assert make is not None
@@ -59,9 +59,14 @@ def test_all_cases(dtype: DType, side: str, uplo: str, trans: str, diag: str) ->
         np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
 
 
-def test_many_right_sides_and_other_calls_are_left_to_lapack() -> None:
-    assert substitution(call_of(F32, (), 9, MOST_SIDES, "RUNN")) is not None
-    assert substitution(call_of(F32, (), 9, MOST_SIDES + 1, "RUNN")) is None
+def test_many_right_sides_few_rows_and_other_calls_are_left_to_lapack() -> None:
+    for rows, sides, taken in (
+        (FEWEST_ROWS, MOST_SIDES, True),
+        (FEWEST_ROWS, MOST_SIDES + 1, False),
+        (FEWEST_ROWS - 1, 2, False),
+        (FEWEST_ROWS - 1, 1, True),
+    ):
+        assert (substitution(call_of(F32, (), rows, sides, "RUNN")) is not None) == taken
     matrix = TensorType((9, 9), F32)
     attributes = {"uplo": np.uint8(ord("L"))}
     assert substitution(Call("lapack_spotrf_ffi", attributes, (matrix,), (matrix,))) is None

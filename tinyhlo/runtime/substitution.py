@@ -1,7 +1,7 @@
 """Triangular systems of few right sides: BLAS's `trsv` for each of them instead of one `trsm`.
 
 In: a call of jaxlib's `trsm`. Out: the `Library` that solves the same, or None where there are more
-right sides; native/substitution.c runs it.
+right sides or few rows; native/substitution.c runs it.
 
     lapack_strsm_ffi of f32[400,400], f32[400,1], side="L"    ->  strsv, once
     lapack_strsm_ffi of f32[400,400], f32[2,400], side="R"    ->  strsv of the transpose, twice
@@ -22,6 +22,7 @@ from tinyhlo.runtime.capsules import address_in
 from tinyhlo.runtime.library import Call, Library
 
 MOST_SIDES = 3  # from 4 on `trsm` is as fast on processors with AVX2
+FEWEST_ROWS = 32  # with fewer, from two sides on
 BYTES_PER_SECOND = 20e9
 SPLIT_SECONDS = 50e-6  # what needs less is not worth a fork
 FUNCTIONS = {f"lapack_{letter}trsm_ffi": f"{letter}trsv" for letter in "sdcz"}
@@ -43,7 +44,9 @@ def substitution(call: Call) -> Library | None:
     )
     left = side == "L"
     *batch, rows, sides = given.shape if left else (*given.shape[:-2], *given.shape[:-3:-1])
-    if sides > MOST_SIDES or matrix.shape != (*batch, rows, rows) or matrix.dtype != given.dtype:
+    if sides > (MOST_SIDES if rows >= FEWEST_ROWS else 1):
+        return None
+    if matrix.shape != (*batch, rows, rows) or matrix.dtype != given.dtype:
         return None
     trans = trans if left else OTHER_SIDE[trans]
     conjugated = trans == "R"
