@@ -151,6 +151,17 @@ def test_pairs(shape: tuple[int, int], dtype: DType, both: bool) -> None:
     assert min(shape) < 14 or any(move.startswith("turn") for move in moves)
 
 
+def test_complex_matrices_side_by_side() -> None:
+    """Each row of two numbers lies in one of two places."""
+    x, y = (param(n, (48, 64, 2), F32) for n in (0, 1))
+    result = join([permute(each, (1, 0, 2)) for each in (x, y)], 0)
+    check(Graph((x.type, y.type), (result,)), [numbers(x.shape, F32) for _ in range(2)])
+    kernel = Kernel("joined", Graph((x.type, y.type), (result,)))
+    target = named_target("x86-64-v4", threads=1)
+    moves = choose_moves(lower_fused(kernel), target).moves
+    assert any(move.startswith("turn ") for move in moves), moves
+
+
 def test_what_is_written_in_place_is_computed_once() -> None:
     x, y = param(0, (37, 21), F32), param(1, (21, 37), F32)
     result = add(permute(x, (1, 0)), y)

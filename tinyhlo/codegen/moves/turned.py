@@ -20,7 +20,7 @@ parts of pairs (complex numbers), and of rows of a few (colours), are turned eac
 from __future__ import annotations
 
 import itertools
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from math import prod
 
@@ -149,9 +149,23 @@ def columns_of(
 def is_along(column: Var, stores: Sequence[Store]) -> bool:
     """Whether what is stored along a loop lies side by side, or is rows of a few that do."""
     steps = {(s.memory, s.index.coefficient(column)) for s in stores}
-    counts = Counter(s.memory for s in stores)
-    together = all(step == counts[memory] <= OPERANDS for memory, step in steps)
-    return together or all(step == 1 for _, step in steps)
+    return all(
+        step == 1 or fills_rows([s.index for s in stores if s.memory is memory], step or 0)
+        for memory, step in steps
+    )
+
+
+def fills_rows(places: Sequence[Index], step: int) -> bool:
+    """Whether places of a memory are rows of `step` elements side by side: x, x + 1, y, y + 1."""
+    if not 0 < step <= OPERANDS:
+        return False
+    offsets = defaultdict[object, list[int]](list)
+    for place in places:
+        offsets[place.terms].append(place.offset)
+    return all(
+        sorted(each) == [first + n for first in sorted(each)[::step] for n in range(step)]
+        for each in offsets.values()
+    )
 
 
 def goes_on(longer: Var, column: Var, stores: Sequence[Store]) -> bool:
