@@ -15,6 +15,7 @@ from tests.plugs import interpret
 from tinyhlo.compiler import compile_module
 from tinyhlo.config import Config
 from tinyhlo.import_stablehlo import import_module
+from tinyhlo.ir.graph import Loop, Scatter, UpdateSlice
 from tinyhlo.ir.ops import Op
 
 SHAPE = (4, 5)
@@ -62,7 +63,8 @@ BINARY: list[Callable[..., Any]] = [
 
 def check(function: Callable[..., Any], inputs: list[np.ndarray]) -> None:
     with jax.enable_x64(True):
-        text = jax.jit(function).trace(*inputs).lower(lowering_platforms=("cpu",)).as_text()
+        jitted = jax.jit(function, keep_unused=True)
+        text = jitted.trace(*inputs).lower(lowering_platforms=("cpu",)).as_text()
         expected = [np.asarray(leaf) for leaf in jax.tree.leaves(jax.jit(function)(*inputs))]
     tolerance = TOLERANCE[inputs[0].dtype.type]
     for results in (interpret(text, inputs), compile_module(text, Config())(*inputs)):
@@ -315,3 +317,55 @@ def test_broadcasting_along_a_leading_axis(name: str, combine: np.ufunc) -> None
     x, y = arrays(np.complex64, 2)
     (found,) = interpret(text, [x, y[:, 0].copy()])
     np.testing.assert_allclose(found, combine(x, y[:, :1]), rtol=1e-5)
+
+
+def places_written(function: Callable[..., Any], *inputs: Any) -> list[tuple[int, ...]]:
+    """The shapes of the arrays of which a program, or a loop in it, writes some places."""
+    with jax.enable_x64(True):
+        text = jax.jit(function).trace(*inputs).lower(lowering_platforms=("cpu",)).as_text()
+    graphs, found = [import_module(text).graph], list[tuple[int, ...]]()
+    while graphs:
+        for node in graphs.pop().nodes():
+            if isinstance(node, Loop):
+                graphs.append(node.body)
+            if isinstance(node, (UpdateSlice, Scatter)):
+                found.append(node.inputs[0].shape)
+    return found
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize(
+    "update",
+    [
+        lambda x, y, at: x.at[1].set(y[2]),
+        lambda x, y, at: x.at[at[0], 1:3].add(y[0, :2]),
+        lambda x, y, at: jax.lax.dynamic_update_slice(x, y[:2, :2], (at[1], at[0])),
+        lambda x, y, at: x.at[at].set(2j),
+        lambda x, y, at: x.at[at].add(y[at]).at[:, at[0]].set(y[:, 0]),
+        lambda x, y, at: x.at[at, at].add(y[at, at]).at[0].add(1j),
+        lambda x, y, at: jax.lax.fori_loop(0, 3, lambda k, z: z.at[at[k]].add(y[k] * z[0]), x),
+        lambda x, y, at: jax.lax.fori_loop(
+            0, 2, lambda _, z: jax.lax.fori_loop(0, 3, lambda k, u: u.at[k].set(y[at[k]]), z), x
+        ),
+    ],
+)
+def test_an_array_in_memory_is_not_taken_apart_for_an_update(
+    update: Callable[..., Any], dtype: type
+) -> None:
+    x, y = arrays(dtype, 2)
+    at = np.array([2, 0, 2, 7], np.int32)
+    check(update, [x, y, at])
+    written = places_written(update, x, y, at)
+    assert written and set(written) == {(*SHAPE, 2)}
+
+
+def test_updates_that_need_both_parts_are_made_by_planes() -> None:
+    x, y = arrays(np.complex64, 2)
+    at = np.array([2, 0, 2], np.int32)
+    for update in (
+        lambda x, y: x.at[at].multiply(y[at]),
+        lambda x, y: (x + 1).at[at].add(y[at]),
+        lambda x, y: jax.lax.fori_loop(0, 3, lambda k, z: z.at[k].set(y[k]) * z, x),
+    ):
+        check(update, [x, y])
+        assert set(places_written(update, x, y)) == {SHAPE}

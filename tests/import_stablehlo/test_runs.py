@@ -127,3 +127,28 @@ def test_nothing_is_looked_up(use: Callable[[Function], Function], places: Funct
 def test_other_places_are_looked_up(use: Callable[[Function], Function]) -> None:
     graph = str(run_stages(text_of(use(shuffled)), Config(cache=False)).program)
     assert "scatter" in graph or "gather" in graph
+
+
+FEW: list[Function] = [
+    lambda x, u: x.at[jnp.array([0, -1])].set(0),
+    lambda x, u: x.at[jnp.array([1, 2])].set(x[jnp.array([2, 1])]),
+    lambda x, u: x.at[jnp.array([7, 8, 3])].add(u[:3]),
+    lambda x, u: x.at[jnp.array([7, 8, 7])].multiply(u[:3]),
+    lambda x, u: x.at[:, jnp.array([3, 2, 1])].add(u[:, :3]),
+    lambda x, u: jax.lax.fori_loop(0, 3, lambda k, y: y.at[jnp.array([0, -1])].add(u[:2]), x),
+]
+
+
+@pytest.mark.parametrize("function", FEW)
+def test_few_places_of_a_large_array_are_stored_where_they_are(function: Function) -> None:
+    """All of it is neither joined nor copied; in a loop that would be so in each turn."""
+    random = np.random.default_rng(0)
+    given = [random.standard_normal((512, 64)).astype(np.float32) for _ in range(2)]
+    want = np.asarray(jax.jit(function)(*given))
+    jitted = jax.jit(function, keep_unused=True, donate_argnums=0)
+    text = jitted.trace(*given).lower(lowering_platforms=("tiny",)).as_text()
+    for found in (interpret(text, given), compile_module(text, Config())(*map(np.copy, given))):
+        np.testing.assert_allclose(found[0], want, rtol=1e-6, atol=1e-6)
+    program = str(run_stages(text, Config(cache=False)).program)
+    assert "output 0 in input 0" in program and "where f32[512,64]" not in program
+    assert not any("copy" in line and "f32[512,64]" in line for line in program.splitlines())

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tinyhlo.import_stablehlo.lifted.complex_numbers import Complex
-from tinyhlo.import_stablehlo.lifted.planes import common_source, from_pairs, pairs
+from tinyhlo.import_stablehlo.lifted.planes import as_pairs, from_pairs
 from tinyhlo.import_stablehlo.records import Operation, TokenType, ValueType
 from tinyhlo.import_stablehlo.walker import Value
 from tinyhlo.ir.build import full, inverse, library_call, permute
@@ -49,11 +49,7 @@ def loaded(buffer: Node, type_: ValueType) -> Value:
 def buffer_of(value: Value) -> Node:
     """What is stored for a value; a complex one as pairs."""
     if isinstance(value, Complex):
-        found = common_source(*value.planes)
-        if found is not None:  # a Fourier transform's last pass writes pairs
-            x, axis = found
-            return permute(x, (*(k for k in range(len(x.shape)) if k != axis), axis))
-        return pairs(*value.planes)
+        return as_pairs(value)
     if value is None:
         return full(False, EMPTY.shape, BOOL)
     assert isinstance(value, Node)

@@ -8,12 +8,14 @@ Values that are equal in some copies are one: a counter stays a counter.
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tinyhlo.import_stablehlo.lifted.complex_numbers import rebuilt
+from tinyhlo.import_stablehlo.lifted.complex_numbers import Complex, rebuilt
 from tinyhlo.import_stablehlo.lifted.lifting import flatten
+from tinyhlo.import_stablehlo.lifted.planes import as_pairs, from_pairs
+from tinyhlo.import_stablehlo.lifted.updates import array_of, is_update
 from tinyhlo.import_stablehlo.records import Block
 from tinyhlo.import_stablehlo.spmd.teams import Team, Values
 from tinyhlo.import_stablehlo.walker import OUTER_VALUE, UnsupportedError, is_closed
@@ -23,13 +25,19 @@ from tinyhlo.ir.graph import Graph, Node
 
 class State:
     """A param for each distinct value of the copies. `classes`: for each value and copy the first
-    copy that has the same."""
+    copy that has the same. `whole`: which complex values are one param of pairs, not two planes."""
 
-    def __init__(self, values: Sequence[Values], classes: Sequence[Sequence[int]]) -> None:
+    def __init__(
+        self,
+        values: Sequence[Values],
+        classes: Sequence[Sequence[int]],
+        whole: Collection[int] = (),
+    ) -> None:
         if any(isinstance(value, tuple) for own in values for value in own):
             raise UnsupportedError(OUTER_VALUE)
         self._classes = classes
         self._like = values
+        self._whole = whole
         self._keys = [
             (k, copy) for k, members in enumerate(classes) for copy in sorted(set(members))
         ]
@@ -37,12 +45,21 @@ class State:
 
     def flat(self, values: Sequence[Values]) -> list[Node]:
         """The nodes of the distinct values among those of all copies."""
-        return flatten(values[copy][k] for k, copy in self._keys)
+        found: list[Node] = []
+        for k, copy in self._keys:
+            value = values[copy][k]
+            found += [as_pairs(value)] if k in self._whole else flatten([value])
+        return found
 
     def values(self, nodes: Sequence[Node]) -> list[Values]:
         """The values of all copies from the nodes of the distinct ones."""
         following = iter(nodes)
-        found = {(k, copy): rebuilt(self._like[copy][k], following) for k, copy in self._keys}
+        found = {
+            (k, copy): Complex(*from_pairs(next(following)))
+            if k in self._whole
+            else rebuilt(self._like[copy][k], following)
+            for k, copy in self._keys
+        }
         return [
             tuple(found[k, members[copy]] for k, members in enumerate(self._classes))
             for copy in range(len(self._like))
@@ -51,6 +68,18 @@ class State:
     def params(self) -> list[Values]:
         """The values of all copies inside the graph."""
         return self.values([param(k, x.shape, x.dtype) for k, x in enumerate(self.initial)])
+
+    def updated(self, after: Sequence[Values]) -> set[int]:
+        """Which complex values are one array in memory that a turn, with the values `after` it,
+        writes some places of."""
+        before = self.params()
+        return {
+            k
+            for k, copy in self._keys
+            if isinstance(own := self._like[copy][k], Complex)
+            and array_of(*own.planes) is not None
+            and all(map(is_update, after[copy][k].planes, before[copy][k].planes))
+        }
 
     def graph(self, nodes: Sequence[Node], effects: tuple[Node, ...], team: Team) -> Graph:
         """A graph over these params."""

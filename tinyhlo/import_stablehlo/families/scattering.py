@@ -25,11 +25,24 @@ from tinyhlo.import_stablehlo.lifted.lifting import as_params
 from tinyhlo.import_stablehlo.operands import all_of, inside
 from tinyhlo.import_stablehlo.records import Operation
 from tinyhlo.import_stablehlo.walker import Rule, Scope, Value
-from tinyhlo.ir.build import broadcast, cast, flip, map_region, permute, reshape, scalar, where
+from tinyhlo.ir.build import (
+    broadcast,
+    cast,
+    flip,
+    map_region,
+    permute,
+    reshape,
+    scalar,
+    update_slice,
+    where,
+)
+from tinyhlo.ir.dtypes import index_dtype
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.joining import join, part
 
 MOST_SINGLE = 8  # places that are combined with an update each by itself
+LARGE = 1 << 14  # elements of an array of which
+SMALL_PART = 16  # so small a part is stored into place
 
 
 def scatter_op(operation: Operation, inputs: tuple[Any, ...], scope: Scope) -> Sequence[Value]:
@@ -169,22 +182,40 @@ def combined_at(
     axis: int, runs: Sequence[Run], arrays: Sequence[Node], updates: Sequence[Node], combiner: Graph
 ) -> list[Node] | None:
     """The arrays, runs of places along an axis combined with their updates; None where the combiner
-    is not elementwise."""
-    pieces: list[tuple[Node, ...]] = []
-    end = 0
+    is not elementwise. A small part of a large array is stored into place: the rest need not be
+    touched."""
+    shape = arrays[0].shape
+    places = sum(run.size for run in runs)
+    stores = arrays[0].type.size >= LARGE and places * SMALL_PART <= shape[axis]
+    dtype = index_dtype(shape)
+    changed: list[tuple[int, list[Node]]] = []  # first place, and what is there now
     for run in runs:
-        if run.least > end:
-            pieces.append(tuple(part(array, axis, end, run.least) for array in arrays))
-        end = run.least + run.size
-        old = [part(array, axis, run.least, end) for array in arrays]
+        old = [part(array, axis, run.least, run.least + run.size) for array in arrays]
         new = [part(update, axis, run.begin, run.begin + run.size) for update in updates]
         new = [flip(update, (axis,)) for update in new] if run.step < 0 else new
         both = map_region(combiner, (*old, *new), old[0].shape)
         if both is None:
             return None
-        pieces.append(both)
-    if end < arrays[0].shape[axis]:
-        pieces.append(tuple(part(array, axis, end, arrays[0].shape[axis]) for array in arrays))
+        changed.append((run.least, list(both)))
+        if stores:
+            starts = [scalar(run.least if k == axis else 0, dtype) for k in range(len(shape))]
+            arrays = [update_slice(x, u, starts) for x, u in zip(arrays, both, strict=True)]
+    return list(arrays) if stores else joined_at(axis, arrays, changed)
+
+
+def joined_at(
+    axis: int, arrays: Sequence[Node], changed: Sequence[tuple[int, Sequence[Node]]]
+) -> list[Node]:
+    """All pieces side by side, which is fused with what computes and uses them."""
+    pieces: list[Sequence[Node]] = []
+    extent, end = arrays[0].shape[axis], 0
+    for first, values in changed:
+        if first > end:
+            pieces.append([part(array, axis, end, first) for array in arrays])
+        pieces.append(values)
+        end = first + values[0].shape[axis]
+    if end < extent:
+        pieces.append([part(array, axis, end, extent) for array in arrays])
     return [join(list(row), axis) for row in zip(*pieces, strict=True)]
 
 

@@ -23,6 +23,7 @@ from typing import Any
 
 from tinyhlo.import_stablehlo.lifted.complex_numbers import Complex
 from tinyhlo.import_stablehlo.lifted.small_types import compute_type, decode, encode
+from tinyhlo.import_stablehlo.lifted.updates import of_pairs
 from tinyhlo.import_stablehlo.records import Form, Operation, TokenType, TupleType, ValueType, names
 from tinyhlo.import_stablehlo.spmd.pieces import Pieces
 from tinyhlo.ir.build import cast, full
@@ -206,7 +207,8 @@ def by_values(rule: Any, operation: Operation, inputs: tuple[Any, ...], scope: A
         types=tuple(flat_types(operation.types)),
     )
     results = rule(flat, tuple(flatten(inputs)), scope)
-    return unflatten([results] if isinstance(results, Node) else results, operation.types)
+    values = unflatten([results] if isinstance(results, Node) else results, operation.types)
+    return [of_pairs(value) if isinstance(value, Complex) else value for value in values]
 
 
 def by_planes(rule: Any, operation: Operation, inputs: tuple[Any, ...], scope: Any) -> Any:
@@ -216,7 +218,7 @@ def by_planes(rule: Any, operation: Operation, inputs: tuple[Any, ...], scope: A
         rule(plain, tuple(plane_of(value, position) for value in inputs), scope)
         for position in (0, 1)
     ]
-    return Complex(*parts)
+    return of_pairs(Complex(*parts))
 
 
 def on_bits(rule: Any, operation: Operation, inputs: tuple[Any, ...], scope: Any) -> Any:

@@ -58,6 +58,21 @@ def from_pairs(x: Node) -> tuple[Node, Node]:
     return nth(x, -1, 0), nth(x, -1, 1)
 
 
+def as_pairs(value: Complex) -> Node:
+    """[..., 2]: what lies in memory, as a Fourier transform's last pass writes it, or is joined."""
+    array = in_memory(*value.planes)
+    return pairs(*value.planes) if array is None else array
+
+
+def in_memory(re: Node, im: Node) -> Node | None:
+    """The pairs [..., 2] of which these are the parts."""
+    found = common_source(re, im)
+    if found is None:
+        return None
+    source, axis = found
+    return permute(source, (*(k for k in range(len(source.shape)) if k != axis), axis))
+
+
 def common_source(re: Node, im: Node) -> tuple[Node, int] | None:
     """(x, axis) when the parts are x at 0 and at 1 of an axis of extent 2."""
     match re, im:
