@@ -171,8 +171,8 @@ def while_op(operation: Operation, inputs: Sequence[Values], team: Team) -> list
     conditions differ, each has a loop of its own, or, where they cannot do without each other, the
     loop runs as long as any holds, and a copy whose own does not keeps its values. State that the
     body returns unchanged is read from before the loop; where it is a constant, the loop does not
-    carry it at all. A complex array of which the body writes some places is carried as it lies in
-    memory, which is seen after a first walk too."""
+    carry it at all. A complex array of which the body writes or reads some places is carried as it
+    lies in memory, which is seen after a first walk too."""
     body = operation.regions[1]
     pairs = enumerate(zip(body.arguments, body.returned, strict=True))
     invariant = {k for k, (given, back) in pairs if given == back}
@@ -197,10 +197,10 @@ def while_op(operation: Operation, inputs: Sequence[Values], team: Team) -> list
             continue
         columns = zip(*turn.after, strict=True)
         refined = [alike(column, old) for column, old in zip(columns, classes, strict=True)]
-        written = state.updated(turn.after)
-        if refined == classes and written <= whole:
+        left = state.left_whole(turn.after, (*turn.goes_on, *turn.test_effects, *turn.effects))
+        if refined == classes and left <= whole:
             break
-        classes, whole = refined, whole | written
+        classes, whole = refined, whole | left
     test = reduce(or_, dict.fromkeys(turn.goes_on))
     condition_graph = state.graph([test], turn.test_effects, team)
     body_graph = state.graph(state.flat(turn.after), turn.effects, team)

@@ -7,8 +7,8 @@ Values that are equal in some copies are one: a counter stays a counter.
 
 from __future__ import annotations
 
-from collections import ChainMap
-from collections.abc import Collection, Sequence
+from collections import ChainMap, defaultdict
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +20,8 @@ from tinyhlo.import_stablehlo.records import Block
 from tinyhlo.import_stablehlo.spmd.teams import Team, Values
 from tinyhlo.import_stablehlo.walker import OUTER_VALUE, UnsupportedError, is_closed
 from tinyhlo.ir.build import param
-from tinyhlo.ir.graph import Graph, Node
+from tinyhlo.ir.graph import Gather, Graph, Node
+from tinyhlo.ir.order import topological
 
 
 class State:
@@ -69,16 +70,27 @@ class State:
         """The values of all copies inside the graph."""
         return self.values([param(k, x.shape, x.dtype) for k, x in enumerate(self.initial)])
 
-    def updated(self, after: Sequence[Values]) -> set[int]:
-        """Which complex values are one array in memory that a turn, with the values `after` it,
-        writes some places of."""
+    def left_whole(self, after: Sequence[Values], effects: Iterable[Node]) -> set[int]:
+        """Which complex values are one array in memory of which a turn, with the values `after` it,
+        writes some places, or reads some and no others."""
+        found = [
+            (k, copy)
+            for k, copy in self._keys
+            if isinstance(own := self._like[copy][k], Complex) and array_of(*own.planes) is not None
+        ]
+        if not found:
+            return set()
+        readers = defaultdict[Node, set[type]](set)
+        for node in topological((*self.flat(after), *effects)):
+            for child in node.inputs:
+                readers[child].add(type(node))
+
+        def stays(new: Node, old: Node) -> bool:
+            return is_update(new, old) or (new is old and readers[old] == {Gather})
+
         before = self.params()
         return {
-            k
-            for k, copy in self._keys
-            if isinstance(own := self._like[copy][k], Complex)
-            and array_of(*own.planes) is not None
-            and all(map(is_update, after[copy][k].planes, before[copy][k].planes))
+            k for k, copy in found if all(map(stays, after[copy][k].planes, before[copy][k].planes))
         }
 
     def graph(self, nodes: Sequence[Node], effects: tuple[Node, ...], team: Team) -> Graph:
