@@ -60,7 +60,6 @@ OTHERS: dict[str, tuple[str, str, Callable[..., Any]]] = {
     "shared columns": ("tinyhlo.schedule.apart", "share_columns", lambda *_: False),
     "covered": ("tinyhlo.schedule.blocks", "covered", lambda _: frozenset()),
     "early": ("tinyhlo.schedule.blocks", "makes_little", lambda *_: False),
-    "panels": ("tinyhlo.schedule.passes.hoist", "in_panels", lambda *_: {}),
     "repeated": ("tinyhlo.schedule.items", "repeated_across", lambda *_: ()),
     "across": ("tinyhlo.schedule.items", "across_others", lambda *_: ()),
     "joined": ("tinyhlo.schedule.items", "read_by_windows", lambda *_: set()),

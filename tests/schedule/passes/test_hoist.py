@@ -75,6 +75,15 @@ def test_a_product_with_scanned_rows_leaves_the_loop(
     assert (products(inside), products(around)) == (1, 1)
 
 
+def test_what_a_product_multiplies_is_computed_before_the_loop() -> None:
+    def function(w: jax.Array, h: jax.Array) -> jax.Array:
+        return lax.fori_loop(0, 6, lambda _, h: jnp.tanh(h @ (0.1 * w + 0.5)), h)
+
+    inside, around = split(planned(function, normal(48, 48), normal(5, 48)))
+    assert [launch.writes[0].type.shape for launch in launches(inside)] == [(), (5, 48)]
+    assert (48, 48) in {launch.writes[0].type.shape for launch in launches(around)}
+
+
 @pytest.mark.parametrize(
     ("view", "shape"),
     [(jnp.transpose, (64, 4)), (jnp.flip, (4, 64)), (lambda x: x[:, 3:67], (4, 70))],

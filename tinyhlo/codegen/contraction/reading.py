@@ -140,7 +140,7 @@ class Reading:
         )
 
     def in_panels(self, source: Source) -> bool:
-        """Whether the rows of a tile follow each other in memory (`schedule/passes/panels.py`)."""
+        """Whether the rows of a tile follow each other in memory."""
         apart = source.flat().coefficient(self.c.k[-1]) * source.node.dtype.itemsize
         return len(self.c.k) == 1 and 0 < apart <= 2 * LINE_BYTES
 

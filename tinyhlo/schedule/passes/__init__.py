@@ -8,7 +8,7 @@ winograd         convolutions by 3x3 taps with fewer multiplications
 orders           products in the order in which they are read
 complex_products of matrices: one product of real ones, twice as deep and twice as wide
 planes           products of complex numbers: one sum a plane, where tiles are worse
-hoist            work that leaves loops; `lift` finds it, `panels` lays matrices out for them
+hoist            work that leaves loops; `lift` finds it
 shapes           work on what a reshape shows, in the shape of what is reshaped
 sink             values turned once, before the work on them
 terms            reduces in the order in which their terms lie

@@ -35,8 +35,8 @@ from tinyhlo.ir.ops import TRANSCENDENTAL
 from tinyhlo.ir.simplify import rebuild, simplify
 from tinyhlo.ir.views import ARRANGED, below_views
 from tinyhlo.ir.walks import has_control_flow, reachable
+from tinyhlo.schedule.factors import operands, taken_as_stored
 from tinyhlo.schedule.passes.lift import Lift, row_number
-from tinyhlo.schedule.passes.panels import Panels, in_panels, laid_out, product_with
 from tinyhlo.schedule.places import places_given
 from tinyhlo.schedule.program import UNKNOWN_TRIPS
 from tinyhlo.schedule.values import gathered, is_leaf, is_taken_often, own_work
@@ -83,11 +83,8 @@ def hoisted(loop: Loop, target: Target) -> Loop:
     lift = Lift(loop)
     often = loop.trip_count is not None and loop.trip_count >= MIN_TRIPS
     stacked = [node for node in lift.rows if often and is_worth_stacking(node, lift, target)]
-    panels = in_panels(loop, lift, target) if often and not target.runs_grids else {}
-    for node in stacked:
-        panels.pop(node, None)
-    values = list(dict.fromkeys((*worth_keeping(lift), *places_of(lift))))
-    if not stacked and not values and not panels:
+    values = list(dict.fromkeys((*worth_keeping(lift, target), *places_of(lift))))
+    if not stacked and not values:
         return loop
     outside: list[Node] = [lift.value(node) for node in values]
     state = len(loop.inputs)
@@ -101,16 +98,7 @@ def hoisted(loop: Loop, target: Target) -> Loop:
         outside.append(stack)
         extra.append(build.param(state + len(extra), stack.shape, stack.dtype))
         inside[node] = row_of_stack(extra[-1], row_number(row), node.shape)
-    places: dict[Node, Node] = {}
-    reading: dict[Node, tuple[Panels, Node]] = {}
-    for node, each in panels.items():
-        matrix = laid_out(each, lift.value(each.factor))
-        if matrix not in places:
-            outside.append(matrix)
-            extra.append(build.param(state + len(extra), matrix.shape, matrix.dtype))
-            places[matrix] = extra[-1]
-        reading[node] = each, places[matrix]
-    body = mapped(loop.body, replaced(loop.body, inside, reading), extra)
+    body = mapped(loop.body, replaced(loop.body, inside), extra)
     given = loop.condition
     condition = Graph(body.params, given.results, given.effects, given.locations)
     inputs = (*loop.inputs, *outside)
@@ -126,16 +114,11 @@ def row_of_stack(stack: Node, number: Node, shape: Shape) -> Node:
     return build.reshape(build.gather(stack, [first, *along]), shape)
 
 
-def replaced(
-    graph: Graph, known: dict[Node, Node], panels: dict[Node, tuple[Panels, Node]]
-) -> dict[Node, Node]:
-    """Every node of a graph over what is known, with the row numbers that it reads among them, and
-    over matrices in panels."""
+def replaced(graph: Graph, known: dict[Node, Node]) -> dict[Node, Node]:
+    """Every node of a graph over what is known, with the row numbers that it reads among them."""
     new: dict[Node, Node] = {}
     for node in graph.nodes():
         new[node] = known.get(node) or rebuild(node, [new[child] for child in node.inputs])
-        if node in panels:
-            new[node] = product_with(*panels[node], new[node])
     return new
 
 
@@ -163,13 +146,14 @@ def is_worth_stacking(node: Node, lift: Lift, target: Target) -> bool:
     )
 
 
-def worth_keeping(lift: Lift) -> Iterator[Node]:
-    """Invariant values that cost more to compute than to read, or are only read where they are in
-    memory, as they are used outside of others."""
+def worth_keeping(lift: Lift, target: Target) -> Iterator[Node]:
+    """Invariant values that cost more to compute than to read, such as factors of products, or are
+    only read where they are in memory, as they are used outside of others."""
     nodes = lift.loop.body.nodes()
     trips = MANY_TRIPS if lift.loop.trip_count is None else lift.loop.trip_count
     taken = [(node, gathered(node)) for node in nodes if isinstance(node, Gather)]
     sources = {v for n, v in taken if is_taken_often(n, v, work_of(v), times=trips)}
+    sources |= {v for n in nodes for v in operands(n, taken_as_stored(target), lift.invariant)}
     alone = {n for n in lift.invariant if is_dear(n) or (n in sources and not is_leaf(n))}
     dear: set[Node] = set()
     for node in nodes:
