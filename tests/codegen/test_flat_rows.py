@@ -13,6 +13,7 @@ from tinyhlo.codegen.moves.heuristics import choose_moves
 from tinyhlo.ir.build import (
     broadcast,
     cast,
+    constant,
     elementwise,
     full,
     gather,
@@ -115,6 +116,31 @@ def test_columns_divide_in_lanes() -> None:
     graph = Graph((x.type, row.type), (elementwise(Op.DIV, x, broadcast(row, shape, (1,))),))
     assert is_flat(graph)
     assert "/ of_column" in str(loops_of(graph))
+
+
+@pytest.mark.parametrize(
+    ("divisors", "mean", "holds"),
+    [
+        ((0.2, 0.3, 0.25), 0.5, True),
+        ((0.2, 0.3, -0.25), 0.5, False),  # zeros would lose their signs
+        ((0.2, 0.3, 1e30), 0.5, False),
+        ((0.2, 0.3, 0.0), 0.5, False),
+        ((0.2, 0.3, 0.25), 1e-30, False),  # dividends may be small
+    ],
+)
+def test_constant_columns_divide_by_their_reciprocals(
+    divisors: tuple[float, ...], mean: float, holds: bool
+) -> None:
+    k = param(0, (4000, 3), U8)
+    less, row = [
+        broadcast(constant(np.array(values, np.float32)), k.shape, (1,))
+        for values in ((mean, 0.5, 0.4), divisors)
+    ]
+    graph = Graph((k.type,), (elementwise(Op.DIV, elementwise(Op.SUB, cast(k, F32), less), row),))
+    for target in (WIDE, NARROW):
+        assert ("= (1.0 / table" in str(loops_of(graph, target))) == holds
+        assert ("/ of_column" in str(loops_of(graph, target))) != holds
+    assert "1.0 / table" not in str(loops_of(graph, named_target("x86-64-v2", 1)))
 
 
 @pytest.mark.parametrize(("width", "holds"), [(6, True), (16, False), (20, True), (24, False)])

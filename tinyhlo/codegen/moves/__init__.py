@@ -6,6 +6,7 @@ remainders     as many elements a turn as there are remainders
 interchange    reduces in the order of memory
 flat_windows   windows over pixels of few channels, pixels and channels as one row
 margins        padded copies cut where their margins begin
+column_divisors  constants that differ from column to column, as reciprocals
 flat_rows      short rows in lanes that run from row to row
 few_lanes      rows shorter than any vector, in vectors of their length
 tree_reduce    reduces by functions of several values, neighbours combined two by two

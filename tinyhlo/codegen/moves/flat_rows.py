@@ -22,7 +22,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from math import gcd
+from types import MappingProxyType
 
 from tinyhlo.codegen.bodies import substituted
 from tinyhlo.codegen.contraction.cut import at_most
@@ -37,6 +39,7 @@ from tinyhlo.codegen.expressions import (
 )
 from tinyhlo.codegen.loops import Allocate, Axis, Body, Loop, Statement, Store, around, nested
 from tinyhlo.codegen.moves.basic import over_nests
+from tinyhlo.codegen.moves.column_divisors import Tables, known_divisors
 from tinyhlo.codegen.walks import walk
 from tinyhlo.ir.dtypes import BOOL
 from tinyhlo.ir.index import Index, Var, index, substitute
@@ -46,6 +49,7 @@ from tinyhlo.target import Target
 
 MOST_VECTORS = 16  # of a block
 MOST_NODES = 256  # of expressions in a block
+NO_TABLES: Tables = MappingProxyType({})
 FEWEST_BLOCKS = 8  # that make up for what is computed before
 
 
@@ -67,12 +71,14 @@ class Rows:
         return where.coefficient(self.rows) == width and where.coefficient(self.columns) == 1
 
 
-def along_memory(body: Body, target: Target, moves: list[str], once: bool = False) -> Body:
+def along_memory(
+    body: Body, target: Target, moves: list[str], once: bool = False, tables: Tables = NO_TABLES
+) -> Body:
     """Every nest of such rows below `body`. `once`: no element may be computed twice."""
     numbers = itertools.count()
 
     def move(nest: Sequence[Loop]) -> Body:
-        rows = find_rows(nest)
+        rows = find_rows(nest, tables if target.fma else NO_TABLES)
         lanes = lanes_of(rows, target) if rows else 0
         if rows is None or not pays(rows, lanes):
             return ()
@@ -82,13 +88,17 @@ def along_memory(body: Body, target: Target, moves: list[str], once: bool = Fals
     return over_nests(body, move)
 
 
-def find_rows(nest: Sequence[Loop]) -> Rows | None:
+def find_rows(nest: Sequence[Loop], tables: Tables) -> Rows | None:
     """The rows of a nest, where all that is stored lies along memory, as does what is loaded for
     each element."""
     if len(nest) < 2:
         return None
     *outer, rows, columns = nest
-    stores = tuple(s for s in columns.body if isinstance(s, Store))
+    stores = tuple(
+        replace(s, value=known_divisors(s.value, columns.var, tables))
+        for s in columns.body
+        if isinstance(s, Store)
+    )
     found = Rows(tuple(outer), rows.var, columns.var, stores, (), ())
     both = {rows.var, columns.var}
 

@@ -53,7 +53,7 @@ def choose_moves(
     """All moves in order. `runs` is how often a call of the whole program runs this kernel."""
     moves = Moves() if moves is None else moves
     least = PARALLEL_WORK * (REPEATED if runs >= OFTEN else 1)
-    always = ""
+    always, tables = "", dict(program.tables)
     steps: tuple[tuple[str, Callable[[Body], Body]], ...] = (
         (always, join),
         ("split", lambda body: split_rows(body, moves)),
@@ -62,12 +62,12 @@ def choose_moves(
         (always, collapse),
         ("windows", lambda body: along_rows(body, target, moves)),
         ("margins", lambda body: body if program.in_place else without_margins(body, moves)),
-        ("flat", lambda body: along_memory(body, target, moves, bool(program.in_place))),
+        ("flat", lambda body: along_memory(body, target, moves, bool(program.in_place), tables)),
         ("few lanes", lambda body: in_few_lanes(body, target, moves)),
         ("tree", lambda body: as_trees(body, target, moves, once=bool(program.in_place))),
         ("tiles", lambda body: body if program.in_place else in_tiles(body, target, moves)),
         ("write out", lambda body: write_out(body, target, runs, moves)),
-        (always, lambda body: with_known_elements(body, dict(program.tables))),
+        (always, lambda body: with_known_elements(body, tables)),
         ("turn", lambda body: turn_around(program, body, target, moves)),
         ("rows", lambda body: by_rows(body, target, moves, once=bool(program.in_place))),
         (always, lambda body: tuple(vectorised(s, target, moves) for s in body)),

@@ -16,8 +16,6 @@ from dataclasses import replace
 from itertools import zip_longest
 from math import inf
 
-import numpy as np
-
 from tinyhlo.codegen.bodies import (
     all_indices,
     all_values,
@@ -40,7 +38,6 @@ from tinyhlo.codegen.expressions import (
     has_registers,
     identity,
     index_free,
-    literal,
     undecided,
 )
 from tinyhlo.codegen.loops import (
@@ -54,6 +51,7 @@ from tinyhlo.codegen.loops import (
     Statement,
     Store,
 )
+from tinyhlo.codegen.moves.column_divisors import Tables, known_elements
 from tinyhlo.codegen.moves.turned import OPERANDS
 from tinyhlo.codegen.moves.vectors import score
 from tinyhlo.codegen.tables import loaded_at_once
@@ -91,15 +89,10 @@ def write_out(body: Body, target: Target, runs: float, moves: list[str]) -> Body
     return tuple(result)
 
 
-def with_known_elements(body: Body, tables: Mapping[Memory, np.ndarray]) -> Body:
+def with_known_elements(body: Body, tables: Tables) -> Body:
     """Elements of constant arrays at constant places are numbers, by which one can divide in two
     operations (`codegen/math/reciprocals.py`)."""
-    known: Renamed = {
-        e: literal(tables[e.memory].flat[e.index.offset], e.dtype)
-        for value in (all_values(below(body)) if tables else ())
-        for e in loads_of(value)
-        if e.memory in tables and e.index.is_constant
-    }
+    known = known_elements(all_values(below(body)), tables) if tables else {}
     return tuple(rewritten(s, lambda e: exchanged(e, known)) for s in body) if known else body
 
 
