@@ -34,6 +34,7 @@ from tinyhlo.schedule.places import (
     places_of_elements,
     puts_elements,
     repeated_in_updates,
+    serial_work,
 )
 from tinyhlo.schedule.values import (
     STRUCTURES,
@@ -63,6 +64,8 @@ TURNED = (ir.Reshape, ir.Barrier, ir.Permute, ir.Flip)  # the same elements in a
 LEAST_APART = 1 << 8  # elements that a product reads through a reshape that is no view of memory
 MANY_ROWS = 1 << 14  # elements of updates that are turned before
 SERIAL_WORK = 24  # and one that a scatter would compute without vectors
+# and of many on a processor, where `serial_work` says what it costs
+ALONE_WORK, MANY_ALONE = 12, 1 << 9
 PLACE_WORK, PLACES_WORK = 3, 1 << 15  # and of places that it needs: for each, and all in all
 # Operations one after the other in one kernel. Longer code is no faster, and what LLVM needs for it
 # grows: pieces of one length are often equal and then compiled once.
@@ -203,7 +206,10 @@ def one_by_one(walk: Walk, node: Node) -> Reasons:
     if any(is_position(where) for where in node.inputs[2 * count :]):
         return
     for child in map(base, node.inputs[count:]):
-        if isinstance(child, Elementwise) and walk.work[child] >= SERIAL_WORK:
+        dear = walk.work[child] >= SERIAL_WORK
+        if not dear and walk.near and child.type.size >= MANY_ALONE:
+            dear = serial_work(child, walk.why) >= ALONE_WORK
+        if dear and isinstance(child, Elementwise):
             yield child, f"{walk.work[child]} operations each, which a scatter does one by one"
     for view in (view for child in node.inputs[count:] for view in views_of(child)):
         if is_divided(walk, view):
