@@ -34,7 +34,7 @@ FEWEST = 1 << 12  # updates that outweigh the longer code
 BLOCK = 1 << 13  # updates: between two blocks nothing overlaps, and their lists stay in a cache
 SAMPLE = 1 << 9  # its first updates, which tell how many are outside
 MOST = SAMPLE - SAMPLE // 32  # of them inside: few jumps are taken wrongly from there on
-LANES = 16
+LANES = 16  # that are counted at once
 INSIDE = Read("inside", I32)
 
 
