@@ -109,3 +109,22 @@ def test_nor_does_a_scatter() -> None:
         return jnp.zeros(NODES).at[d].add(laplace(x).ravel())
 
     assert stored(DIVIDES, reasons(sums, normal(32, 33), edges(30 * 31))) == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "count", "alone"),
+    [
+        (lambda x: jnp.sqrt(x * x + 1), 1 << 10, 1),  # as long as eight roots of a vector
+        (lambda x: jnp.sqrt(x * x + 1), 1 << 8, 0),  # few of them
+        (lambda x: (x + 1) * x, 1 << 10, 0),
+        (lambda x: (x.astype(jnp.uint32) ^ 77) * 3 + 5 ^ 9 | 1, 1 << 10, 1),  # integers
+    ],
+)
+def test_values_that_a_scatter_puts_are_computed_in_vectors_before(
+    value: Callable[[jax.Array], jax.Array], count: int, alone: int
+) -> None:
+    def put(x: jax.Array, d: jax.Array) -> jax.Array:
+        return jnp.zeros(NODES).at[d].max(value(x).astype(jnp.float32))
+
+    found = reasons(put, normal(count) + 9, edges(count))
+    assert stored("which a scatter does one by one", found) == alone

@@ -34,6 +34,7 @@ from tinyhlo.schedule.places import (
     places_of_elements,
     puts_elements,
     repeated_in_updates,
+    serial_work,
 )
 from tinyhlo.schedule.values import (
     STRUCTURES,
@@ -64,6 +65,7 @@ LEAST_APART = 1 << 8  # elements that a product reads through a reshape that is 
 MANY_ROWS = 1 << 14  # elements of updates that are turned before
 SERIAL_WORK = 24  # and one that a scatter would compute without vectors
 PLACE_WORK, PLACES_WORK = 3, 1 << 15  # and of places that it needs: for each, and all in all
+ALONE_WORK, MANY_ALONE = 12, 1 << 9  # and of many values (`serial_work`), on processors
 # Operations one after the other in one kernel. Longer code is no faster, and what LLVM needs for it
 # grows: pieces of one length are often equal and then compiled once.
 LONGEST_CHAIN = 1024
@@ -304,6 +306,18 @@ def places_one_by_one(walk: Walk, node: Node) -> Reasons:
             yield value, f"{work} operations each, which tell a scatter a place one by one"
 
 
+def values_one_by_one(walk: Walk, node: Node) -> Reasons:
+    """Values that such a scatter puts, where vectors make many of them much sooner."""
+    if not isinstance(node, ir.Scatter) or not puts_elements(node) or not walk.near:
+        return
+    count = len(node.results)
+    for value in map(base, node.inputs[count : 2 * count]):
+        if isinstance(value, Elementwise) and value.type.size >= MANY_ALONE:
+            work = serial_work(value, walk.why)
+            if work >= ALONE_WORK:
+                yield value, f"the time of {work} operations each, which a scatter does one by one"
+
+
 def added_across(walk: Walk, node: Node) -> Reasons:
     """Rows that a scatter would read a cache line an element."""
     if not isinstance(node, ir.Scatter):
@@ -393,6 +407,7 @@ FOR_STRUCTURES: tuple[Callable[[Walk, Node], Reasons], ...] = (
     one_by_one,
     repeated_updates,
     places_one_by_one,
+    values_one_by_one,
     added_across,
 )
 

@@ -1,6 +1,7 @@
 """Where kernels find what they read and write: places that are data, and positions taken apart.
 
 y[wrapped(d[i])] += x[held(wrapped(s[i]))] * w[i]    places_of_elements: wrapped(d), held(...)
+zeros.at[bins].max(sqrt(x * x + y * y))              serial_work: 13 additions
 zeros.at[bins].add((x / s)[:, None])                 repeated_in_updates: x / s, for each column
 reshape(x[1:, 1:] - x[:-1, :-1])[i]                  divides: x[i // 9 + 1, i % 9 + 1] ...
 """
@@ -25,9 +26,10 @@ from tinyhlo.ir.graph import (
     Scatter,
     Slice,
 )
+from tinyhlo.ir.ops import SLOW
 from tinyhlo.ir.views import ARRANGED, below_views, joined_axes
 from tinyhlo.ir.walks import reachable
-from tinyhlo.schedule.values import base, is_in_memory, is_position, is_reduced
+from tinyhlo.schedule.values import base, is_in_memory, is_position, is_reduced, own_work
 
 
 def places_given(node: Node) -> Sequence[Node]:
@@ -63,6 +65,30 @@ def places_of_elements(scatter: Scatter, stored: Container[Node]) -> Iterator[No
         if node is scatter or isinstance(node, Gather):
             values = (below_views(where, ARRANGED) for where in places_given(node))
             yield from (value for value in values if isinstance(value, Elementwise))
+
+
+def serial_work(value: Node, stored: Container[Node]) -> int:
+    """Rough cost of an element that is computed alone, in additions of floats: a quotient or root
+    takes as long as one of a whole vector, integers wait for the units that make addresses. Places
+    that something is taken from do not count."""
+
+    def below(node: Node) -> Sequence[Node]:
+        if node in stored or is_in_memory(node):
+            return ()
+        match node:
+            case Expand(inputs=(source,)) if source.type.size == 1:
+                return ()
+            case Gather():
+                return node.inputs[:1]
+            case _:
+                return node.inputs
+
+    nodes = (node for node in reachable([value], below) if node not in stored)
+    return sum(own_work(node) * (2 if is_slow_alone(node) else 1) for node in nodes)
+
+
+def is_slow_alone(node: Node) -> bool:
+    return isinstance(node, Elementwise) and (node.op in SLOW or node.dtype.is_integer)
 
 
 def repeated_in_updates(scatter: Scatter) -> Iterator[tuple[Elementwise, int]]:

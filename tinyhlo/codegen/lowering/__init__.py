@@ -7,7 +7,7 @@
     ordered       maxima and minima of 16-bit floats, as integers
     update        slices and scatters into memory: `updates` in their order, by `scatter`; on all
                   threads by `ranges` of places, into `own_copies`, or in `strips` of
-                  columns
+                  columns; in `blocks`, without those that lie outside
 
 Kernels that are worth a plan of their own: `contraction/`, `row_chain/`, `transform/`, `sort/`.
 """

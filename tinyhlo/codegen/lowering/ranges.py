@@ -83,9 +83,17 @@ def by_ranges(updates: Updates, lowering: Callable[[], Lowering], target: Target
     if updates.operand[cut] < 2 * target.threads:
         return ()
     part, block = Var("range", target.threads), Var("block", ceil_div(axes.var.extent, BLOCK))
-    places = Memory("places", I32, BLOCK + PACKED, local=True)
-    numbers = Memory("numbers", I32, BLOCK + PACKED, local=True)
     within = inside(axes, updates.operand, cut, part)
+    lists, passing = by_lists(updates, axes, lowering(), within, block, BLOCK)
+    return (Loop(part, Axis.PARALLEL, (*lists, Loop(block, Axis.ORDERED, passing))),)
+
+
+def by_lists(
+    updates: Updates, axes: Axes, lowering: Lowering, within: Expression, block: Var, length: int
+) -> tuple[Body, Body]:
+    """The lists, and what does the updates that are `within`, in order, of a block of `length`."""
+    places = Memory("places", I32, length + PACKED, local=True)
+    numbers = Memory("numbers", I32, length + PACKED, local=True)
     where = linear(
         [place_of(axes, updates, k) for k in range(len(updates.operand))], updates.operand
     )
@@ -93,14 +101,13 @@ def by_ranges(updates: Updates, lowering: Callable[[], Lowering], target: Target
     keep = Keep((places, numbers), values, within, KEPT.name)
     passing: Body = (
         Declare(KEPT.name, literal(0, I64)),
-        Loop(axes.var, Axis.VECTOR, (keep,), PACKED, index(block) * BLOCK, BLOCK),
+        Loop(axes.var, Axis.VECTOR, (keep,), PACKED, index(block) * length, length),
         If(
-            (Condition(as_index(KEPT, (0, BLOCK)), 1, BLOCK + 1),),
-            (combining(updates, axes, lowering(), places, numbers),),
+            (Condition(as_index(KEPT, (0, length)), 1, length + 1),),
+            (combining(updates, axes, lowering, places, numbers, length),),
         ),
     )
-    lists = (Allocate(places), Allocate(numbers))
-    return (Loop(part, Axis.PARALLEL, (*lists, Loop(block, Axis.ORDERED, passing))),)
+    return (Allocate(places), Allocate(numbers)), passing
 
 
 def axes_of(updates: Updates, lowering: Lowering) -> Axes | None:
@@ -152,12 +159,17 @@ def inside(axes: Axes, operand: Sequence[int], cut: int, part: Var) -> Expressio
 
 
 def combining(
-    updates: Updates, axes: Axes, lowering: Lowering, places: Memory, numbers: Memory
+    updates: Updates,
+    axes: Axes,
+    lowering: Lowering,
+    places: Memory,
+    numbers: Memory,
+    length: int,
 ) -> Loop:
     """The updates on the lists, in order. These fill their memory from its start; the loop ends
     where the memory does."""
-    at_list = Var("k", BLOCK)
-    start = as_index(literal(BLOCK, I64) - KEPT, (0, BLOCK))
+    at_list = Var("k", length)
+    start = as_index(literal(length, I64) - KEPT, (0, length))
     here = index(at_list) - start
     number = Var("number", axes.var.extent)
     place = Var("place", updates.root.results[0].size)

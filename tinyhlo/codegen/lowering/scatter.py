@@ -5,7 +5,8 @@
 The operand is already in the result's memory when they share it (`Kernel.in_place`); otherwise it
 is copied first. Loops over places that are data run in row-major order, so results never depend on
 timing; where there are many, each thread does those in its range of places (`ranges.py`), those of
-its share in a copy of the result (`own_copies.py`), or some columns of all (`strips.py`).
+its share in a copy of the result (`own_copies.py`), or some columns of all (`strips.py`). Elements
+that are often outside are left out before (`blocks.py`).
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tinyhlo.codegen.bodies import below
-from tinyhlo.codegen.expressions import Name, as_index, index_free
-from tinyhlo.codegen.loops import Axis, Body, If, Loop, LoopProgram, Statement, guarded
+from tinyhlo.codegen.expressions import Name, index_free
+from tinyhlo.codegen.loops import Axis, Body, If, Loop, LoopProgram, Statement
+from tinyhlo.codegen.lowering.blocks import by_blocks
 from tinyhlo.codegen.lowering.fused import Lowering
 from tinyhlo.codegen.lowering.own_copies import by_copies
 from tinyhlo.codegen.lowering.ranges import by_ranges
 from tinyhlo.codegen.lowering.strips import by_strips
 from tinyhlo.codegen.lowering.updates import Updates, result_memories
-from tinyhlo.ir.conditions import Condition
-from tinyhlo.ir.graph import Node, Output, Scatter
-from tinyhlo.ir.index import ZERO, Index, linear
+from tinyhlo.ir.graph import Output, Scatter
+from tinyhlo.ir.index import ZERO, Index
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
 
@@ -38,6 +39,7 @@ def lower_scatter(kernel: Kernel, target: Target) -> LoopProgram:
                 updates, lambda copies, start: one_by_one(copies, lowering(), start), target
             )
             or by_strips(updates, one_by_one(updates, lowering()), target)
+            or by_blocks(updates, lowering, target)
         )
 
     return with_operand(kernel, on_threads)
@@ -65,18 +67,12 @@ def with_operand(
 def one_by_one(updates: Updates, block: Lowering, start: Index = ZERO) -> Body:
     """Loops over all updates, unless all lie outside; their targets begin at `start`."""
     scope, at = block.nest(block.root, updates.shape)
-    values = updates.values(block, at, scope)
-    place: list[Index] = []
-    conditions: list[Condition] = []
-    for node, extent in zip(updates.indices, updates.operand, strict=True):
-        where = as_index(block.emit(node, at, scope, ()), dtype_bounds(node))
-        place.append(where)
-        conditions.append(Condition(where, 0, extent))
-    if any(condition.never for condition in conditions):
+    stores = updates.tested(block, at, scope, start)
+    if not stores:
         return ()
-    own = frozenset(name for i in place if i in at for name in index_free(i))
-    stores = updates.stores(start + linear(place, updates.operand), values)
-    scope.statements.extend(guarded(stores, *conditions))
+    scope.statements.extend(stores)
+    places = updates.places(block, at, scope)
+    own = frozenset(name for i in places if i in at for name in index_free(i))
     return ordered(block.root.body(), own)
 
 
@@ -110,9 +106,3 @@ def tested_outside(loop: Loop) -> Statement:
             if not any(loop.var in index_free(c.index) for c in conditions):
                 return If(conditions, (replace(loop, body=body),))
     return loop
-
-
-def dtype_bounds(node: Node) -> tuple[int, int]:
-    """All values that an index of this type can have."""
-    bits = min(node.dtype.bits, 63)
-    return (-(1 << (bits - 1)), (1 << bits) - 1)

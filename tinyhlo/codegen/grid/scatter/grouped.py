@@ -49,8 +49,7 @@ from tinyhlo.codegen.loops import (
     needed,
 )
 from tinyhlo.codegen.lowering.fused import Conditions, Lowering, Position, letter
-from tinyhlo.codegen.lowering.scatter import dtype_bounds
-from tinyhlo.codegen.lowering.updates import Updates
+from tinyhlo.codegen.lowering.updates import Updates, dtype_bounds
 from tinyhlo.codegen.regions import inline
 from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.dtypes import BOOL, I32, I64, DType

@@ -19,8 +19,8 @@ from tinyhlo.codegen.grid.mapping import by_item, recovered
 from tinyhlo.codegen.grid.scatter.grouped import by_runs
 from tinyhlo.codegen.loops import Axis, Bind, Body, Loop, LoopProgram, Statement, guarded
 from tinyhlo.codegen.lowering.fused import Lowering, Scope, letter
-from tinyhlo.codegen.lowering.scatter import dtype_bounds, with_operand
-from tinyhlo.codegen.lowering.updates import Updates
+from tinyhlo.codegen.lowering.scatter import with_operand
+from tinyhlo.codegen.lowering.updates import Updates, dtype_bounds
 from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.index import Var, index, linear
 from tinyhlo.numbers import ceil_div
