@@ -16,7 +16,7 @@ from tinyhlo.codegen import modules, render
 from tinyhlo.codegen.choices import NONE
 from tinyhlo.codegen.llvm.types import QUICK
 from tinyhlo.codegen.render import BRIEF, kernels_of, render_program
-from tinyhlo.ir.build import elementwise, gather, loop, param, scalar
+from tinyhlo.ir.build import barrier, elementwise, flip, gather, loop, param, scalar
 from tinyhlo.ir.graph import Graph, Node
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.ops import Op
@@ -80,6 +80,26 @@ def test_what_stands_in_many_places_is_called(places: int, inlined: bool) -> Non
         value = gather(value, (at,))
     text = "".join(module_texts(Graph((value.type, at.type), (value,)), TARGET))
     assert ("alwaysinline" in text) == inlined
+
+
+def test_what_runs_several_times_is_called_unless_in_a_loop() -> None:
+    """Blocks of hundreds of moves take LLVM ten times as long, to save a call each."""
+
+    def reversed_often(value: Node) -> Node:
+        for _ in range(8):
+            value = barrier(flip(value, (0,)))
+        return value
+
+    x = param(0, (5, 5), F32)
+    assert "alwaysinline" not in "".join(
+        module_texts(Graph((x.type,), (reversed_often(x),)), TARGET)
+    )
+    i, state = param(0, (), I32), param(1, (5, 5), F32)
+    types = (i.type, state.type)
+    test = Graph(types, (elementwise(Op.LT, i, scalar(9, I32)),))
+    body = Graph(types, (add(i, scalar(1, I32)), reversed_often(state)))
+    graph = Graph((x.type,), (loop([scalar(0, I32), x], test, body, 9)[1],))
+    assert "alwaysinline" in "".join(module_texts(graph, TARGET))
 
 
 def test_what_starts_loops_is_glue() -> None:

@@ -76,6 +76,19 @@ def test_columns_of_rows_in_reverse(stride: int, kind: type) -> None:
     check(Graph((x.type,), results), [value])
 
 
+@pytest.mark.parametrize(("stride", "shuffled"), [(4, True), (8, False)])
+def test_vectors_of_which_one_lane_is_read_are_not_loaded(stride: int, shuffled: bool) -> None:
+    """LLVM takes thirty times as long for a chain of their shuffles as for a load a lane."""
+    value = np.random.default_rng(1).normal(size=8 * stride - 1).astype(np.float32)
+    x = param(0, value.shape, F32)
+    graph = Graph((x.type,), (mul(*[slice_(x, (0,), (7 * stride + 1,), (stride,))] * 2),))
+    check(graph, [value])
+    avx2 = named_target("x86-64-v3", threads=2)
+    loops = choose_moves(lower_fused(Kernel("strided", graph)), avx2)
+    text = str(render_kernel(loops, avx2, "f", False, {}))
+    assert ("shufflevector" in text) == shuffled
+
+
 @pytest.mark.parametrize("processor", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
 @pytest.mark.parametrize(("kind", "stride"), [("?", 4), ("?", 8), ("i1", 8), ("i2", 2)])
 def test_rows_of_narrow_elements_are_loaded_as_integers(

@@ -31,7 +31,7 @@ from tinyhlo.target import Target
 SMALL, STRAIGHT = 64, 256
 COPIED = 1024  # operations in all copies of one kernel
 PLACES = 32  # copies: a kernel of more is called, as LLVM takes milliseconds for each
-ONCE = 128  # operations in all copies of one kernel that runs once
+ONCE = 128  # operations in all copies of one kernel that is in no loop
 SHORT_ENTRY = 8_000  # characters of kernels in the entry: to a longer one, no such kernel is added
 
 # Operations up to which a program is not optimised: that saves 2 to 6 ms, and costs 0.4 us a call
@@ -115,15 +115,15 @@ def loops_of(kernel: Kernel, target: Target, runs: float, moves: Moves) -> LoopP
 
 def is_inline(kernel: Kernel, loops: LoopProgram, runs: float, places: int, length: int) -> bool:
     """Whether a kernel becomes part of the entry, in which kernels of so many characters are. What
-    runs once only saves LLVM a function there, and thousands of instructions in one block take it a
-    time that is quadratic in them."""
+    is in no loop only saves LLVM a function there, and thousands of instructions in one block take
+    it a time that is quadratic in them."""
     if places > PLACES:
         return False
     nodes = len(kernel.graph.nodes())
     if any(isinstance(s, Loop) and s.width < s.var.extent for s in loops.body):
         return not loops.moves and nodes <= SMALL and nodes * places <= COPIED
     operations = places * sum(map(work, loops.body))
-    if runs > 1:
+    if runs > places:
         return nodes <= STRAIGHT and operations <= COPIED
     return operations <= ONCE and length <= SHORT_ENTRY
 

@@ -158,6 +158,11 @@ def test_values_that_are_no_numbers() -> None:
             ((12, 12, 1, 20), (12, 16, 20)),
         ),
         (
+            "repeats along the last axis that is summed",
+            lambda x, y: jnp.einsum("mkq,qkn->mn", x, jnp.broadcast_to(y, (2, 5, 7))),
+            ((9, 5, 2), (1, 5, 7)),
+        ),
+        (
             "sums of other factors",
             lambda x, y: x.real @ y.real + x.imag @ y.imag.T,
             ((9, 9),) * 2,

@@ -414,5 +414,17 @@ def test_an_array_is_not_copied_for_a_part_of_it() -> None:
     assert found is slice_of(x, 0, 5)
 
 
+def test_updates_of_updates_are_chosen_at_once() -> None:
+    """A gate on each qubit is such an update: with one a round, the graph was made as often."""
+    x, value = param(0, (64, 16), F32), param(0, (64, 16), F32)
+    place = [build.scalar(8, I32), build.scalar(0, I32)]
+    for _ in range(4):
+        value = build.update_slice(value, build.flip(slice_of(value, 8, 64), (1,)), place)
+    graph = simplify(Graph((x.type,), (slice_of(value, 40, 44),)))
+    assert len(narrow.needs_of(graph, frozenset())[1]) == 4
+    found = narrowed(graph, normal(64, 16)).nodes()
+    assert not any(isinstance(node, UpdateSlice) for node in found)
+
+
 def slice_of(value: Node, start: int, stop: int) -> Node:
     return build.slice_(value, (start, 0), (stop, 16))

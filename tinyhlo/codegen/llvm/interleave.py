@@ -155,8 +155,11 @@ def load_near(v: Values, e: Load) -> str | None:
     if narrow and stride > 1 and in_rows(e.memory, e.index, stride):
         return load_words(v, e, stride)
     unit = min(v.lanes, power_of_two(abs(stride)))
-    if in_rows(e.memory, e.index, stride) and unit * e.dtype.itemsize >= SHORT:
+    rows = in_rows(e.memory, e.index, stride)
+    if rows and unit * e.dtype.itemsize >= SHORT:
         return load_block(v, e, stride, unit)
+    if not rows and abs(stride) >= v.lanes:  # each vector would have one lane
+        return None
     if 2 <= stride <= NEAR:
         return v.from_stored(load_every(v, e, stride), e.dtype, v.lanes)
     if 2 <= -stride <= NEAR:

@@ -172,6 +172,9 @@ def pays(node: Node, plane: Plane, is_turned: bool) -> bool:
     rows, columns, depth = map(product.extent, (product.m, product.n, product.k))
     if columns < FEWEST_COLUMNS or (depth <= SHORT_DEPTH and inner_axes(node)):
         return False
+    factors = [factor for term in plane.terms for factor in (term.left, term.right)]
+    if not all(plane.axes[-1] in varies(factor) for factor in factors):
+        return False  # planes lie beside that axis
     few = FEW_COLUMNS if is_turned else FEWER_COLUMNS if depth <= FEWER_COLUMNS else 0
     inner = last_in_memory(first.left)
     if columns <= few and inner in product.m and first.left.shape[inner] >= VECTOR:

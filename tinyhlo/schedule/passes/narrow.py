@@ -145,8 +145,11 @@ def needs_of(graph: Graph, invariant: frozenset[int]) -> tuple[dict[Node, Need],
     def ask(node: Node, region: Region) -> None:
         asked[node] = joined(asked[node], region) if node in asked else region
 
-    nodes = set(graph.nodes())
-    for node in reversed(graph.nodes()):
+    nodes, pending = set(graph.nodes()), list(graph.nodes())
+    while pending:
+        node = pending.pop()
+        if node not in asked:  # what a choice does not read, as its place
+            continue
         own = asked[node]
         if not isinstance(node, COMPUTED) or (isinstance(node, VIEWS) and node in stored):
             stored.update(node.inputs)
@@ -155,8 +158,9 @@ def needs_of(graph: Graph, invariant: frozenset[int]) -> tuple[dict[Node, Need],
             continue
         if isinstance(node, UpdateSlice) and is_choice(node, own, node in stored):
             updates.add(node)
-            ask(node.inputs[0], own)
-            asked.update(dict.fromkeys(node.inputs[1:]))
+            choice = as_choice(node)
+            ask(choice, own)
+            pending += (each for each in topological((choice,)) if each not in nodes)
             continue
         need = None if is_row_of(node, known) else need_of(node, own)
         places = made_of(rows_read(need), nodes)
