@@ -49,7 +49,10 @@ class State:
         found: list[Node] = []
         for k, copy in self._keys:
             value = values[copy][k]
-            found += [as_pairs(value)] if k in self._whole else flatten([value])
+            if k in self._whole and isinstance(value, Complex):
+                found.append(as_pairs(value))
+            else:
+                found += flatten([value])
         return found
 
     def values(self, nodes: Sequence[Node]) -> list[Values]:
@@ -73,25 +76,26 @@ class State:
     def left_whole(self, after: Sequence[Values], effects: Iterable[Node]) -> set[int]:
         """Which complex values are one array in memory of which a turn, with the values `after` it,
         writes some places, or reads some and no others."""
-        found = [
-            (k, copy)
-            for k, copy in self._keys
-            if isinstance(own := self._like[copy][k], Complex) and array_of(*own.planes) is not None
-        ]
-        if not found:
+        if not any(isinstance(value, Complex) for own in self._like for value in own):
             return set()
         readers = defaultdict[Node, set[type]](set)
         for node in topological((*self.flat(after), *effects)):
             for child in node.inputs:
                 readers[child].add(type(node))
-
-        def stays(new: Node, old: Node) -> bool:
-            return is_update(new, old) or (new is old and readers[old] == {Gather})
-
         before = self.params()
-        return {
-            k for k, copy in found if all(map(stays, after[copy][k].planes, before[copy][k].planes))
-        }
+
+        def stays(k: int, copy: int) -> bool:
+            own = self._like[copy][k]
+            if not isinstance(own, Complex) or array_of(*own.planes) is None:
+                return False
+            planes = zip(flatten([after[copy][k]]), flatten([before[copy][k]]), strict=True)
+            return all(
+                is_update(new, old) or (new is old and readers[old] == {Gather})
+                for new, old in planes
+            )
+
+        moved = {k for k, copy in self._keys if not stays(k, copy)}
+        return {k for k, _ in self._keys} - moved
 
     def graph(self, nodes: Sequence[Node], effects: tuple[Node, ...], team: Team) -> Graph:
         """A graph over these params."""

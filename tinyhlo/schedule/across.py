@@ -10,7 +10,7 @@ turned once, by the kernel that turns matrices anyway.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Container, Iterator, Sequence, Set
 from math import prod
 
 from tinyhlo.ir import graph as ir
@@ -18,7 +18,7 @@ from tinyhlo.ir.contraction import find_contraction, varies
 from tinyhlo.ir.graph import VIEWS, Elementwise, Node
 from tinyhlo.ir.joining import is_joined
 from tinyhlo.ir.walks import Users, reachable
-from tinyhlo.schedule.values import takes_rows
+from tinyhlo.schedule.values import is_in_memory, takes_rows
 from tinyhlo.target import NEAR, Target
 
 # Elements of a value, how often each is read, and how many follow each other.
@@ -115,6 +115,16 @@ def takes_apart(node: Node) -> bool:
         case ir.Gather(inputs=(source, *_)):
             return not takes_rows(node) or is_joined(source)
     return False
+
+
+def lies_across(value: Node, stored: Container[Node]) -> bool:
+    """Whether something that a value is computed of has neighbours of it far apart."""
+
+    def below(node: Node) -> Sequence[Node]:
+        return () if node in stored or is_in_memory(node) else node.inputs
+
+    inside = reachable([value], below)
+    return any(isinstance(node, ir.Permute) and crosses(node) for node in inside)
 
 
 def crosses(node: ir.Permute) -> bool:

@@ -24,12 +24,12 @@ from tinyhlo.ir.transform import find_transform
 from tinyhlo.ir.views import below_views, has_own_axes, views_of
 from tinyhlo.ir.walks import Users, reachable, users_of
 from tinyhlo.records import dataclass
-from tinyhlo.schedule.across import across_others, crosses, repeated_across
+from tinyhlo.schedule.across import across_others, lies_across, repeated_across
 from tinyhlo.schedule.columns import extents
 from tinyhlo.schedule.factors import narrowest, operands, taken_as_stored
 from tinyhlo.schedule.joined import MANY_PARTS, count_parts, has_many_parts, read_by_windows
 from tinyhlo.schedule.places import (
-    divides,
+    is_divided,
     is_of_floats,
     places_of_elements,
     puts_elements,
@@ -61,7 +61,6 @@ LARGE_WORK, LARGE_SIZE, TIMES_REPEATED = 3, 1 << 12, 32
 ROOT_WORK = 6  # and a vector with a root or a quotient, as often for as large a result
 OVERLAP = 1.5  # times: windows that have fewer elements than that repeat next to nothing
 TURNED = (ir.Reshape, ir.Barrier, ir.Permute, ir.Flip)  # the same elements in another order
-LEAST_APART = 1 << 8  # elements that a product reads through a reshape that is no view of memory
 MANY_ROWS = 1 << 14  # elements of updates that are turned before
 SERIAL_WORK = 24  # and one that a scatter would compute without vectors
 PLACE_WORK, PLACES_WORK = 3, 1 << 15  # and of places that it needs: for each, and all in all
@@ -208,7 +207,7 @@ def one_by_one(walk: Walk, node: Node) -> Reasons:
         if isinstance(child, Elementwise) and walk.work[child] >= SERIAL_WORK:
             yield child, f"{walk.work[child]} operations each, which a scatter does one by one"
     for view in (view for child in node.inputs[count:] for view in views_of(child)):
-        if is_divided(walk, view):
+        if is_divided(view, walk.why):
             yield base(view), "below a reshape, for which a scatter divides positions one by one"
 
 
@@ -264,14 +263,8 @@ def taken_apart(walk: Walk, node: Node) -> Reasons:
         if product.extent(others) == 1:
             continue
         for view in views_of(factor):
-            if is_divided(walk, view):
+            if is_divided(view, walk.why):
                 yield base(view), f"{label(node)} would divide positions for it again and again"
-
-
-def is_divided(walk: Walk, view: Node) -> bool:
-    if not isinstance(view, ir.Reshape) or view.type.size < LEAST_APART:
-        return False
-    return divides(view, walk.why)
 
 
 def is_table(value: Node) -> bool:
@@ -326,16 +319,6 @@ def added_across(walk: Walk, node: Node) -> Reasons:
     for child in node.inputs[count : 2 * count]:
         if child.type.size >= MANY_ROWS and lies_across(child, walk.why):
             yield base(child), f"lies across what {label(node)} changes"
-
-
-def lies_across(value: Node, stored: Container[Node]) -> bool:
-    """Whether something that a value is computed of has neighbours of it far apart."""
-
-    def below(node: Node) -> Sequence[Node]:
-        return () if node in stored or is_in_memory(node) else node.inputs
-
-    inside = reachable([value], below)
-    return any(isinstance(node, ir.Permute) and crosses(node) for node in inside)
 
 
 def factors(walk: Walk, node: Node) -> Reasons:

@@ -31,6 +31,8 @@ from tinyhlo.ir.views import ARRANGED, below_views, joined_axes
 from tinyhlo.ir.walks import reachable
 from tinyhlo.schedule.values import base, is_in_memory, is_position, is_reduced, own_work
 
+LEAST_APART = 1 << 8  # elements that are read through a reshape that is no view of memory
+
 
 def places_given(node: Node) -> Sequence[Node]:
     """The places that a gather or scatter takes, and what a loop only reads."""
@@ -110,6 +112,13 @@ def is_of_floats(value: Node) -> bool:
         isinstance(n, Elementwise) and n.dtype.is_integer and n.inputs[-1].dtype.is_float
         for n in inside
     )
+
+
+def is_divided(view: Node, stored: Container[Node]) -> bool:
+    """Whether positions below a reshape of more than a few elements are divided."""
+    if not isinstance(view, Reshape) or view.type.size < LEAST_APART:
+        return False
+    return divides(view, stored)
 
 
 def divides(reshape: Reshape, stored: Container[Node]) -> bool:
