@@ -359,19 +359,23 @@ def test_an_array_in_memory_is_not_taken_apart_for_an_update(
     assert written and set(written) == {(*SHAPE, 2)}
 
 
-@pytest.mark.parametrize("whole", [True, False])
-def test_a_loop_reads_places_of_an_array_in_memory(whole: bool) -> None:
+@pytest.mark.parametrize(
+    ("turn", "whole"),
+    [
+        (lambda x, k, z: z * x[k], True),
+        (lambda x, k, z: z + x[k].real, True),
+        (lambda x, k, z: z * (x * z).sum(0), False),
+    ],
+)
+def test_a_loop_reads_places_of_an_array_in_memory(turn: Callable[..., Any], whole: bool) -> None:
     """Or takes it apart before, once, where it reads all of it in each turn."""
     x, y = arrays(np.complex64, 2)
 
-    def product(x: jax.Array, y: jax.Array) -> jax.Array:
-        def turn(k: jax.Array, z: jax.Array) -> jax.Array:
-            return z * (x[k] if whole else (x * z).sum(0))
+    def function(x: jax.Array, y: jax.Array) -> jax.Array:
+        return jax.lax.fori_loop(0, 4, lambda k, z: turn(x, k, z), y[1])
 
-        return jax.lax.fori_loop(0, 4, turn, y[1])
-
-    check(product, [x, y])
-    text = jax.jit(product).trace(x, y).lower(lowering_platforms=("cpu",)).as_text()
+    check(function, [x, y])
+    text = jax.jit(function).trace(x, y).lower(lowering_platforms=("cpu",)).as_text()
     (loop,) = (node for node in import_module(text).graph.nodes() if isinstance(node, Loop))
     assert ((*SHAPE, 2) in [node.shape for node in loop.inputs]) == whole
 

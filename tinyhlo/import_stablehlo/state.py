@@ -90,7 +90,7 @@ class State:
                 return False
             planes = zip(flatten([after[copy][k]]), flatten([before[copy][k]]), strict=True)
             return all(
-                is_update(new, old) or (new is old and readers[old] == {Gather})
+                is_update(new, old) or (new is old and readers[old] <= {Gather})
                 for new, old in planes
             )
 
