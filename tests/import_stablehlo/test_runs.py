@@ -152,3 +152,26 @@ def test_few_places_of_a_large_array_are_stored_where_they_are(function: Functio
     program = str(run_stages(text, Config(cache=False)).program)
     assert "output 0 in input 0" in program and "where f32[512,64]" not in program
     assert not any("copy" in line and "f32[512,64]" in line for line in program.splitlines())
+
+
+def test_rows_at_a_place_of_each_member_of_a_batch_are_copied() -> None:
+    """As keys and values are kept: JAX holds [place, 0] within [0, 0] and [249, 0], and of a member
+    that has a place inside no element is tested."""
+
+    def keep(cache: jax.Array, at: jax.Array, rows: jax.Array) -> jax.Array:
+        def one(cache: jax.Array, at: jax.Array, row: jax.Array) -> jax.Array:
+            return jax.lax.dynamic_update_slice(cache, row[None], (at, 0))
+
+        return jax.vmap(one)(cache, at, rows)
+
+    random = np.random.default_rng(0)
+    cache, rows = (random.standard_normal(n).astype(np.float32) for n in ((4, 250, 64), (4, 64)))
+    given = [cache, np.array([0, 300, -1, -400], np.int32), rows]
+    want = np.asarray(jax.jit(keep)(*given))
+    text = (
+        jax.jit(keep, donate_argnums=0).trace(*given).lower(lowering_platforms=("tiny",)).as_text()
+    )
+    for found in (interpret(text, given), compile_module(text, Config())(*map(np.copy, given))):
+        np.testing.assert_array_equal(found[0], want)
+    program = str(run_stages(text, Config(cache=False)).program)
+    assert program.count("kernel") == 1 and "and i1" not in program and "le i1" not in program

@@ -16,11 +16,22 @@ import numpy as np
 from tinyhlo.import_stablehlo.operands import clamp_index, known_array, known_scalar
 from tinyhlo.import_stablehlo.records import WindowDimensions
 from tinyhlo.import_stablehlo.walker import SHAPE, Rule, UnsupportedError, on_values
-from tinyhlo.ir.build import broadcast, constant, full, gather, iota, scalar, slice_, update_slice
+from tinyhlo.ir.build import (
+    broadcast,
+    constant,
+    elementwise,
+    expand,
+    full,
+    gather,
+    iota,
+    scalar,
+    slice_,
+    update_slice,
+)
 from tinyhlo.ir.dtypes import DType, index_dtype
-from tinyhlo.ir.graph import Graph, Node, Shape
+from tinyhlo.ir.graph import Elementwise, Expand, Graph, Node, Pad, Shape
 from tinyhlo.ir.interpreter import run_graph
-from tinyhlo.ir.joining import join, nth, part
+from tinyhlo.ir.joining import join, joined_parts, nth, part
 from tinyhlo.ir.walks import is_known
 from tinyhlo.records import dataclass
 
@@ -58,10 +69,7 @@ class Placement:
         vector, component = self.numbers.vector_axis, self.numbers.indexed_axes.index(axis)
         if vector == len(self.starts.shape):
             return self.starts
-        known = known_array(self.starts)
-        if known is not None:
-            return constant(np.ascontiguousarray(known.take(component, vector)))
-        return nth(self.starts, vector, component)
+        return component_of(self.starts, vector, component)
 
     def spread(self, of_batch: Node) -> Node:
         """A value of each window, for each of its elements."""
@@ -80,6 +88,57 @@ class Placement:
             counted.append(self.window_axis[axis])
         first = None if start is None else self.spread(start)
         return index_of(self.windows, self.dtype, first, counted)
+
+
+def component_of(starts: Node, axis: int, number: int) -> Node:
+    """starts[number] along an axis, of components alone: that of [k, 0] held within [0, 0] and
+    [9, 0] is k within 0 and 9, or 0, where a part of the whole would depend on k."""
+    done: dict[tuple[Node, int], Node] = {}
+
+    def component(x: Node, number: int) -> Node:
+        if (x, number) not in done:
+            done[x, number] = made(x, number)
+        return done[x, number]
+
+    def made(x: Node, number: int) -> Node:
+        known = known_array(x)
+        if known is not None:
+            return constant_or_splat(known.take(number, axis))
+        joined = joined_parts(x)
+        if joined is not None and joined[0] == axis:
+            _, end, before, behind = joined
+            return component(before if number < end else behind, number)
+        match x:
+            case Pad(inputs=(source, _)) if is_padded_along(x, axis):
+                place = number - x.low[axis]
+                if 0 <= place < source.shape[axis]:
+                    return component(source, place)
+            case Expand(inputs=(source,)):
+                one = component(source, number if source.shape[axis] > 1 else 0)
+                return expand(one, (*x.shape[:axis], *x.shape[axis + 1 :]))
+            case Elementwise(inputs=inputs, op=op):
+                parts = [component(each, number) for each in inputs]
+                result = elementwise(op, *parts, dtype=x.dtype)
+                if any(known_array(each) is None for each in parts):
+                    return result
+                return constant_or_splat(*run_graph(Graph((), (result,)), ()))
+        return nth(x, axis, number)
+
+    return component(starts, number)
+
+
+def constant_or_splat(values: np.ndarray) -> Node:
+    """A constant, or one element expanded where all are the same."""
+    made = constant(np.ascontiguousarray(values))
+    if not values.size or (values != values.flat[0]).any():
+        return made
+    return full(values.flat[0], made.shape, made.dtype)
+
+
+def is_padded_along(x: Pad, axis: int) -> bool:
+    """Whether elements are put before and behind along an axis, and nowhere else."""
+    others = (x.low[k] == x.high[k] == 0 for k in range(len(x.low)) if k != axis)
+    return not any(x.interior) and all(others)
 
 
 def placement_of(
