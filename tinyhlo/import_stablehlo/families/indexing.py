@@ -129,7 +129,7 @@ def component_of(starts: Node, axis: int, number: int) -> Node:
 
 def constant_or_splat(values: np.ndarray) -> Node:
     """A constant, or one element expanded where all are the same."""
-    made = constant(np.ascontiguousarray(values))
+    made = constant(np.array(values, order="C"))
     if not values.size or (values != values.flat[0]).any():
         return made
     return full(values.flat[0], made.shape, made.dtype)
