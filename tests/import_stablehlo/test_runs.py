@@ -175,3 +175,19 @@ def test_rows_at_a_place_of_each_member_of_a_batch_are_copied() -> None:
         np.testing.assert_array_equal(found[0], want)
     program = str(run_stages(text, Config(cache=False)).program)
     assert program.count("kernel") == 1 and "and i1" not in program and "le i1" not in program
+
+
+def test_one_place_of_two_axes() -> None:
+    """Held by JAX within the array: a vector of starts, whose components are scalars."""
+    x, u = np.zeros((5, 7), np.float32), np.ones((2, 3), np.float32)
+    numbers = jax.lax.ScatterDimensionNumbers((0, 1), (), (0, 1))
+
+    def put(x: jax.Array, at: jax.Array, u: jax.Array) -> jax.Array:
+        return jax.lax.scatter(x, at, u, numbers, mode="clip")
+
+    for at in ([1, 2], [9, -3], [3, 4]):
+        given = [x, np.array(at, np.int32), u]
+        want = np.asarray(jax.jit(put)(*given))
+        text = jax.jit(put).lower(*given).as_text()
+        for found in (interpret(text, given), compile_module(text, Config())(*given)):
+            np.testing.assert_array_equal(found[0], want)
