@@ -246,7 +246,7 @@ def test_threads_of_blas(tiny: jax.Device, monkeypatch: pytest.MonkeyPatch) -> N
     get = ctypes.CFUNCTYPE(ctypes.c_int)(lambda: threads[0])
     set_ = ctypes.CFUNCTYPE(None, ctypes.c_int)(set_threads)
     core.library().tiny_blas_threads(core.address_of(get), core.address_of(set_))
-    monkeypatch.setattr(blas, "is_controlled", lambda: True)
+    monkeypatch.setattr(blas, "hand_over", lambda: True)
     granted = core.library().tiny_thread_count()
     core.set_threads(3)
     try:
@@ -266,9 +266,9 @@ def test_threads_of_blas(tiny: jax.Device, monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.undo()
         core.set_threads(granted)
         core.library().tiny_blas_threads(None, None)
-        blas.is_controlled.cache_clear()
-        blas.is_controlled()
+        blas.hand_over.cache_clear()
+        blas.hand_over()
 
 
 def test_the_blas_of_scipys_wheels_is_found() -> None:
-    assert blas.is_controlled() or not list(blas.libraries())
+    assert blas.hand_over() or not list(blas.libraries())

@@ -22,8 +22,8 @@ NAMES = (
 
 
 @functools.cache
-def is_controlled() -> bool:
-    """Find the library and hand its functions over; False where there is none that we know."""
+def hand_over() -> bool:
+    """Find the library and give `native/blas.c` its functions; False where we know none."""
     for path in libraries():
         library = ctypes.CDLL(str(path))  # the one that SciPy has loaded
         for name in NAMES:

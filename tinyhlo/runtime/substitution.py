@@ -64,7 +64,7 @@ def substitution(call: Call) -> Library | None:
         ],
         np.int64,
     )
-    blas.is_controlled()  # hands its threads over
+    blas.hand_over()
     return Library(descriptor, seconds=seconds)
 
 

@@ -177,7 +177,7 @@ def lapack_target(target: str) -> Maker | None:
 def lapack_call(handlers: Mapping[str, Any], call: Call) -> Library:
     """A call of LAPACK; a batch of small matrices is split among threads, of larger ones jaxlib
     does it by itself. BLAS has one thread then, and for small matrices."""
-    blas.is_controlled()  # hands its threads over
+    blas.hand_over()
     seconds = seconds_of(call)
     batch = batch_shape(call.operands, call.results)
     largest = max((type_.size for type_ in call.operands), default=0)

@@ -101,38 +101,27 @@ def component_of(starts: Node, axis: int, number: int) -> Node:
         return done[x, number]
 
     def made(x: Node, number: int) -> Node:
-        known = known_array(x)
-        if known is not None:
-            return constant_or_splat(known.take(number, axis))
         joined = joined_parts(x)
         if joined is not None and joined[0] == axis:
             _, end, before, behind = joined
             return component(before if number < end else behind, number)
         match x:
+            case Expand(inputs=(source,)):
+                one = component(source, number if source.shape[axis] > 1 else 0)
+                return expand(one, (*x.shape[:axis], *x.shape[axis + 1 :]))
             case Pad(inputs=(source, _)) if is_padded_along(x, axis):
                 place = number - x.low[axis]
                 if 0 <= place < source.shape[axis]:
                     return component(source, place)
-            case Expand(inputs=(source,)):
-                one = component(source, number if source.shape[axis] > 1 else 0)
-                return expand(one, (*x.shape[:axis], *x.shape[axis + 1 :]))
             case Elementwise(inputs=inputs, op=op):
                 parts = [component(each, number) for each in inputs]
-                result = elementwise(op, *parts, dtype=x.dtype)
-                if any(known_array(each) is None for each in parts):
-                    return result
-                return constant_or_splat(*run_graph(Graph((), (result,)), ()))
-        return nth(x, axis, number)
+                return elementwise(op, *parts, dtype=x.dtype)
+        known = known_array(x)
+        if known is None:
+            return nth(x, axis, number)
+        return constant(np.array(known.take(number, axis), order="C"))
 
     return component(starts, number)
-
-
-def constant_or_splat(values: np.ndarray) -> Node:
-    """A constant, or one element expanded where all are the same."""
-    made = constant(np.array(values, order="C"))
-    if not values.size or (values != values.flat[0]).any():
-        return made
-    return full(values.flat[0], made.shape, made.dtype)
 
 
 def is_padded_along(x: Pad, axis: int) -> bool:
