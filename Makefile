@@ -212,8 +212,10 @@ docs: .venv/.installed  ## print the forms of programs in docs/ anew
 random-programs: .venv/.installed  ## hold generated code of random programs against the interpreter
 	@.venv/bin/python -m tests.codegen.test_random_kernels $(or $(FIRST),0) $(or $(LAST),3000)
 
-random-jax: .venv/.installed  ## hold random JAX programs against XLA:CPU; SMALL=1: with random thresholds
-	@.venv/bin/python -m tests.random_programs $(or $(FIRST),0) $(or $(LAST),1000) $(if $(SMALL),--small)
+# SMALL=1: with random thresholds; OPERATIONS=1: single operations with random attributes.
+random-jax: .venv/.installed  ## hold random JAX programs against XLA:CPU
+	@.venv/bin/python -m tests.random_programs $(or $(FIRST),0) $(or $(LAST),1000) \
+		$(if $(SMALL),--small) $(if $(OPERATIONS),--operations)
 
 random-views: .venv/.installed  ## hold random programs of views, as if they were large, against the interpreter
 	@.venv/bin/python -m tests.random_views $(or $(FIRST),0) $(or $(LAST),500)

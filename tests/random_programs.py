@@ -1,6 +1,7 @@
 """Random JAX programs, made of a number, on tiny and on XLA:CPU.
 
     python -m tests.random_programs 0 500          # --x64: with 64-bit types; --small: as if large
+    python -m tests.random_programs 0 500 --operations     # one of `random_operations.py` each
 
 A program is a few steps, each of which does something to values before it, often as users would
 not: axes of one element, strides, negative steps, small types. Some programs are batched by `vmap`
@@ -24,6 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from tests.random_operations import random_operation
 from tests.thresholds import drawn
 
 Arrays = tuple[Any, ...]
@@ -397,12 +399,15 @@ def one_by_one(function: Callable[..., Any], arguments: Sequence[np.ndarray]) ->
         return list(map(np.asarray, jax.tree.leaves(function(*arguments))))
 
 
-def difference(number: int, small: bool = False) -> str:
+def difference(number: int, small: bool = False, operation: bool = False) -> str:
     """What tiny gives otherwise than XLA:CPU, or its error; empty when all is well. With
-    `thresholds.py`'s for this number, if `small`."""
-    function, arguments = random_program(number)
+    `thresholds.py`'s for this number, if `small`; of one `operation` rather than a program."""
+    function, arguments = (random_operation if operation else random_program)(number)
     jitted = jax.jit(function, donate_argnums=(0,) if number % 4 == 0 else ())
-    traced = str(jitted.trace(*arguments).jaxpr)
+    try:
+        traced = str(jitted.trace(*arguments).jaxpr)
+    except UNTRACEABLE:
+        return ""
     loose = "bf16[" in traced or "f16[" in traced
     expected = results(jitted, arguments, "cpu", {"xla_allow_excess_precision": False})
     try:
@@ -436,10 +441,12 @@ def compared(found: Sequence[np.ndarray], expected: Sequence[np.ndarray], loose:
 def close(ours: np.ndarray, theirs: np.ndarray, loose: bool) -> np.ndarray:
     """Element by element. Programs with floats of 16 bits round where they like: of those only
     floats are compared, to a tenth of the largest."""
-    if not jnp.issubdtype(theirs.dtype, jnp.floating):
+    if not jnp.issubdtype(theirs.dtype, jnp.inexact):
         return np.full(theirs.shape, True) if loose else ours == theirs
-    ours, exact = ours.astype(np.float64), theirs.astype(np.float64)
-    tolerance = LOOSE if loose else TOLERANCE[theirs.dtype.itemsize]
+    is_complex = jnp.issubdtype(theirs.dtype, jnp.complexfloating)
+    tolerance = LOOSE if loose else TOLERANCE[theirs.dtype.itemsize // (1 + is_complex)]
+    double = np.complex128 if is_complex else np.float64
+    ours, exact = ours.astype(double), theirs.astype(double)
     largest = np.abs(exact[np.isfinite(exact)]).max(initial=1)
     return np.isclose(ours, exact, rtol=tolerance, atol=tolerance * largest, equal_nan=True)
 
@@ -451,17 +458,19 @@ def main() -> int:
     parser.add_argument("end", type=int)
     parser.add_argument("--x64", action="store_true", help="with 64-bit types")
     parser.add_argument("--small", action="store_true", help="with thresholds drawn at random")
+    parser.add_argument("--operations", action="store_true", help="single operations")
     parser.add_argument("--here", action="store_true", help="all in this process")
     options = parser.parse_args()
     if options.here:
         for number in range(options.first, options.end):
-            print(f"{number} {difference(number, options.small)}", flush=True)
+            print(f"{number} {difference(number, options.small, options.operations)}", flush=True)
         return 0
     first, wrong = options.first, 0
     while first < options.end:
         end = min(first + A_PROCESS, options.end)
-        command = [sys.executable, "-m", "tests.random_programs", str(first), str(end), "--here"]
-        command += ["--small"] * options.small
+        command = [sys.executable, "-W", "ignore", "-m", "tests.random_programs"]
+        command += [str(first), str(end), "--here"]
+        command += ["--small"] * options.small + ["--operations"] * options.operations
         variables = {"JAX_PLATFORMS": "cpu,tiny", "JAX_ENABLE_X64": str(int(options.x64))}
         ended = subprocess.run(
             command, env=os.environ | variables, capture_output=True, text=True, check=False

@@ -33,6 +33,16 @@ def test_views_of_what_is_taken_for_large(number: int) -> None:
     assert random_views.difference(number) == ""
 
 
+@pytest.mark.parametrize("number", range(60))
+def test_random_operation(number: int) -> None:
+    assert difference(number, operation=True) == ""
+
+
+@pytest.mark.parametrize("number", range(60, 80))
+def test_small_operations_by_the_paths_of_large_ones(number: int) -> None:
+    assert difference(number, small=True, operation=True) == ""
+
+
 @pytest.mark.parametrize("number", NUMBERS)
 def test_random_program(number: int) -> None:
     assert difference(number) == ""
