@@ -149,6 +149,29 @@ def test_llvm_does_not_see_through_the_rounds_of_a_transpose(processor: str, lan
 
 
 @pytest.mark.parametrize("processor", ["x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize("dtype", [U8, BF16])
+@pytest.mark.parametrize("width", [16, 20, 32])
+def test_rows_of_narrow_elements_are_turned_in_blocks(
+    width: int, dtype: DType, processor: str
+) -> None:
+    """Behind fences, too: LLVM needs 0.3 s for the largest row of 32 bytes without."""
+    x = param(0, (2048, width), dtype)
+    kernel = Kernel("rows", Graph((x.type,), (reduce(Op.MAX, x, (1,)),)))
+    there = named_target(processor, threads=2)
+    text = str(render_kernel(choose_moves(lower_fused(kernel), there), there, "rows", False, {}))
+    assert text.count("@llvm.arithmetic.fence.v") > width
+    assert "load i8, ptr" not in text and "load i16, ptr" not in text
+
+
+@pytest.mark.parametrize("kind", ["u1", "i2", "f4"])
+@pytest.mark.parametrize("width", [9, 12, 16, 20, 24, 32, 40])
+def test_maxima_of_short_rows(width: int, kind: str) -> None:
+    value = np.random.default_rng(width).integers(0, 250, (300, width)).astype(kind)
+    x = param(0, value.shape, BY_NUMPY[value.dtype])
+    check(Graph((x.type,), (reduce(Op.MAX, x, (1,)), reduce(Op.ADD, cast(x, F32), (1,)))), [value])
+
+
+@pytest.mark.parametrize("processor", ["x86-64-v3", "x86-64-v4"])
 def test_what_lies_far_apart_is_loaded_lane_by_lane(processor: str) -> None:
     """The diagonal of x times y, whose rows are columns of x: nothing gathers."""
     x, y = param(0, (64, 100), F32), param(1, (100, 64), F32)

@@ -411,6 +411,24 @@ def test_what_is_read_across_again_and_again_is_turned_once() -> None:
     assert tuple(find_items(Graph((x.type, w.type), (product,)), PLAIN).why) == (product,)
 
 
+def test_what_is_turned_and_seen_in_a_shape_that_mixes_its_rows_is_turned_once() -> None:
+    """Not where rows stay, where axes are joined or split alone, or where it is turned so that all
+    of it lies in steps again."""
+    x = param(0, (200, 300), F32)
+    turned = permute(x, (1, 0))
+
+    def stored(value: Node) -> bool:
+        more = elementwise(Op.ADD, value, full(1, value.shape, F32))
+        return turned in find_items(Graph((x.type,), (more,)), PLAIN).why
+
+    assert stored(reshape(turned, (1200, 50)))
+    assert stored(permute(reshape(turned, (400, 150)), (1, 0)))
+    assert not stored(turned)
+    assert not stored(reshape(turned, (60_000,)))
+    assert not stored(reshape(turned, (300, 4, 50)))
+    assert not stored(permute(reshape(turned, (30, 2000)), (1, 0)))
+
+
 def test_columns_that_rows_are_multiplied_by_are_put_side_by_side_once() -> None:
     """A column, a diagonal, at places that are data, turned by a number that is; not what lies side
     by side already."""

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from tinyhlo.ir.conditions import Condition
 from tinyhlo.ir.graph import VIEWS, Expand, Flip, Node, Pad, Permute, Reshape, Shape, Slice, Window
-from tinyhlo.ir.index import ZERO, Index, constant, linear, unravel
+from tinyhlo.ir.index import ZERO, Index, axis_variables, constant, linear, point_of, unravel
 from tinyhlo.ir.joining import is_joined
 
 Indices = tuple[Index, ...]
@@ -58,6 +58,14 @@ def seen_through(
         at, _ = through(node, at)
         node = node.inputs[0]
     return node, at
+
+
+def steps_of(node: Node) -> list[int | None]:
+    """How far apart neighbours along each axis lie in the memory behind the views of a node; None
+    where that differs."""
+    shown, at = seen_through(node, point_of(node.shape), ARRANGED)
+    where = linear(at, shown.shape)
+    return [where.coefficient(axis) for axis in axis_variables(node.shape)]
 
 
 def views_of(node: Node, kinds: tuple[type[Node], ...] = VIEWS) -> Iterator[Node]:

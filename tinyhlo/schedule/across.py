@@ -17,7 +17,9 @@ from tinyhlo.ir import graph as ir
 from tinyhlo.ir.contraction import find_contraction, varies
 from tinyhlo.ir.graph import VIEWS, Elementwise, Node
 from tinyhlo.ir.joining import is_joined
+from tinyhlo.ir.views import joined_axes, steps_of
 from tinyhlo.ir.walks import Users, reachable
+from tinyhlo.schedule.places import LEAST_APART
 from tinyhlo.schedule.values import is_in_memory, takes_rows
 from tinyhlo.target import NEAR, Target
 
@@ -70,6 +72,29 @@ def across_others(nodes: Sequence[Node], chosen: Set[Node], target: Target) -> I
                 if is_far(leaf, others, node.axes, 2 * target.l1_bytes):
                     yield leaf
     yield from (leaf for leaf in reduced if passes[leaf] > 1)
+
+
+def turned_before(nodes: Sequence[Node], users: Users) -> Iterator[Node]:
+    """What is turned and then seen in a shape that mixes its rows, as `x.T.reshape(1200, 50)` of
+    200x300: each position would be divided. Turned once more, it may lie well again."""
+
+    def is_wanted(user: Node) -> bool:
+        return not isinstance(user, ir.Permute) or steps_of(user)[-1] is None
+
+    for node in nodes:
+        if not isinstance(node, ir.Reshape) or node.type.size < LEAST_APART:
+            continue
+        turned = isinstance(node.inputs[0], ir.Permute) and mixes_rows(node)
+        if turned and any(map(is_wanted, users[node])):
+            yield node.inputs[0]
+
+
+def mixes_rows(node: ir.Reshape) -> bool:
+    """Whether a reshape makes several axes of several, the last of them among those."""
+    shape = node.inputs[0].shape
+    last = max((axis for axis, extent in enumerate(shape) if extent != 1), default=0)
+    groups = joined_axes(shape, node.shape)
+    return any(len(old) > 1 and len(new) > 1 and last in old for old, new in groups)
 
 
 def is_far(node: ir.Permute, others: Sequence[Node], reduced: Sequence[int], nbytes: int) -> bool:

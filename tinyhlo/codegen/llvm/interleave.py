@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from tinyhlo.codegen.expressions import Load, Memory, in_rows, index_free
 from tinyhlo.codegen.llvm import indices
 from tinyhlo.codegen.llvm.arithmetic import convert
-from tinyhlo.codegen.llvm.transpose import GROUP_BYTES, turn
+from tinyhlo.codegen.llvm.transpose import GROUP_BYTES, interleaved, turn
 from tinyhlo.codegen.llvm.types import lanes_type, splat, stored_type
 from tinyhlo.codegen.loops import Store
 from tinyhlo.codegen.scopes import Value
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 # Elements of rows that are put together in vectors, at most: by their bytes on a target that picks
 # any lanes of two registers in one instruction, on others, and where there are two values at most.
 LONGEST, SHORT_ROW, FEW_VALUES = {1: 15, 2: 9, 4: 7, 8: 7, 16: 7}, 5, 15
-FENCES = {"float": "f32", "double": "f64"}  # what `llvm.arithmetic.fence` takes
+WORD = 4  # bytes: narrower elements are not gathered by one instruction
+SHORT_BLOCK = 8  # bytes of a row of such elements that are worth turning around
 WORDS = (2, 4, 8)  # bytes of an integer that holds a row of narrow elements
 MAX_STRIDE = 128  # elements; blocks as long as a vector pay at any stride
 
@@ -156,7 +157,8 @@ def load_near(v: Values, e: Load) -> str | None:
         return load_words(v, e, stride)
     unit = min(v.lanes, power_of_two(abs(stride)))
     rows = in_rows(e.memory, e.index, stride)
-    if rows and unit * e.dtype.itemsize >= SHORT:
+    least = SHORT if e.dtype.itemsize >= WORD else SHORT_BLOCK
+    if rows and unit * e.dtype.itemsize >= least:
         return load_block(v, e, stride, unit)
     if not rows and abs(stride) >= v.lanes:  # each vector would have one lane
         return None
@@ -278,20 +280,14 @@ def vector_at(v: Values, memory: Memory, index: Index, lanes: int) -> str:
 
 def transpose(v: Values, vectors: list[str], scalar: str, itemsize: int, lanes: int) -> list[str]:
     """The elements of all vectors lane by lane."""
-    half = lanes // 2
+
+    def pick(first: str, second: str, order: Sequence[int]) -> str:
+        return fenced(v, shuffled(v, first, second, scalar, order, lanes), scalar, itemsize, lanes)
+
     group = GROUP_BYTES // itemsize
-    if len(vectors) == lanes and group in (2, 4) and lanes >= group:
-        return turn(vectors, group, lambda a, b, order: fixed(v, a, b, scalar, order, lanes))
-    low = [k // 2 + (lanes if k % 2 else 0) for k in range(lanes)]
-    high = [k + half for k in low]
-    for _ in range(len(vectors).bit_length() - 1):
-        count = len(vectors) // 2
-        vectors = [
-            fixed(v, vectors[k], vectors[k + count], scalar, order, lanes)
-            for k in range(count)
-            for order in (low, high)
-        ]
-    return vectors
+    if len(vectors) == lanes >= group > 1:
+        return turn(vectors, group, pick)
+    return interleaved(vectors, lanes, lanes, pick)
 
 
 def shuffled(
@@ -301,14 +297,16 @@ def shuffled(
     return v.b.shuffle(lanes_type(scalar, lanes or v.lanes), order, first, second)
 
 
-def fixed(v: Values, first: str, second: str, scalar: str, order: Sequence[int], lanes: int) -> str:
-    """The same behind a fence, for one of several rounds: LLVM would look for one shuffle that does
-    the work of two or three, in vain, in a time that doubles with each round."""
-    text = shuffled(v, first, second, scalar, order, lanes)
-    if scalar not in FENCES:
+def fenced(v: Values, text: str, scalar: str, itemsize: int, lanes: int) -> str:
+    """What one of several rounds of shuffles made, behind a fence: LLVM would look for one shuffle
+    that does the work of two or three, in vain, in a time that doubles with each round."""
+    vector, words = lanes_type(scalar, lanes), lanes * itemsize // WORD
+    if words < 2:
         return text
-    type_ = lanes_type(scalar, lanes)
-    return v.b.intrinsic(f"llvm.arithmetic.fence.v{lanes}{FENCES[scalar]}", type_, [(type_, text)])
+    floats = lanes_type("float", words)  # a fence takes no integers
+    text = v.b.value(f"bitcast {vector} {text} to {floats}")
+    text = v.b.intrinsic(f"llvm.arithmetic.fence.v{words}f32", floats, [(floats, text)])
+    return v.b.value(f"bitcast {floats} {text} to {vector}")
 
 
 def align(memory: Memory) -> int:

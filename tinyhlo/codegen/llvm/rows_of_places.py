@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from tinyhlo.codegen.bodies import values_in
 from tinyhlo.codegen.expressions import Load, Memory
 from tinyhlo.codegen.llvm.interleave import joined
-from tinyhlo.codegen.llvm.transpose import within_groups
+from tinyhlo.codegen.llvm.transpose import interleaved
 from tinyhlo.codegen.llvm.types import lanes_type, stored_type
 from tinyhlo.codegen.loops import Body, Loop
 from tinyhlo.codegen.scopes import Value
@@ -92,7 +92,11 @@ def in_vectors(v: Values, first: Load, count: int) -> list[str]:
         for address in v.lane_addresses(first.memory, first.index)
     ]
     groups = [joined(v, rows[k::GROUP], scalar, GROUP) for k in range(GROUP)]
-    return within_groups(groups, v.lanes, lambda a, b, order: v.b.shuffle(type_, order, a, b))
+
+    def shuffle(first: str, second: str, order: Sequence[int]) -> str:
+        return v.b.shuffle(type_, order, first, second)
+
+    return interleaved(groups, GROUP, v.lanes, shuffle)
 
 
 def as_integers(v: Values, first: Load, count: int) -> list[str]:

@@ -18,10 +18,10 @@ Shuffle = Callable[[str, str, Sequence[int]], str]  # lanes 0.. of the first, th
 
 
 def turn(vectors: Sequence[str], group: int, shuffle: Shuffle) -> list[str]:
-    """`group` elements fill 16 bytes: 2 or 4."""
+    """`group` elements fill 16 bytes."""
     lanes = len(vectors)
     blocks = [
-        within_groups(vectors[first : first + group], lanes, shuffle)
+        interleaved(vectors[first : first + group], group, lanes, shuffle)
         for first in range(0, lanes, group)
     ]
     result = [""] * lanes
@@ -31,25 +31,23 @@ def turn(vectors: Sequence[str], group: int, shuffle: Shuffle) -> list[str]:
     return result
 
 
-def within_groups(rows: Sequence[str], lanes: int, shuffle: Shuffle) -> list[str]:
-    """Column k of each group of `len(rows)` lanes, for k in order."""
-    group = len(rows)
-    units = 1
-    while units < group:  # pairs of elements, then pairs of pairs
-        low, high = (
-            [
-                first + half * group // 2 + place % units + place // (2 * units) * units
-                + (lanes if place // units % 2 else 0)
-                for first in range(0, lanes, group)
-                for place in range(group)
-            ]
-            for half in (0, 1)
-        )  # fmt: skip
-        distance = group // 2 if units > 1 else 1
-        pairs = [k for k in range(group) if not k // distance % 2]
-        rows = [shuffle(rows[k], rows[k + distance], order) for k in pairs for order in (low, high)]
-        units *= 2
-    return list(rows)
+def interleaved(vectors: Sequence[str], group: int, lanes: int, shuffle: Shuffle) -> list[str]:
+    """The elements of all vectors lane by lane, within each group of lanes: rounds of a perfect
+    shuffle."""
+    half = len(vectors) // 2
+    low = [
+        first + place // 2 + (lanes if place % 2 else 0)
+        for first in range(0, lanes, group)
+        for place in range(group)
+    ]
+    high = [place + group // 2 for place in low]
+    for _ in range(len(vectors).bit_length() - 1):
+        vectors = [
+            shuffle(vectors[k], vectors[k + half], order)
+            for k in range(half)
+            for order in (low, high)
+        ]
+    return list(vectors)
 
 
 def across_groups(vectors: list[str], lanes: int, group: int, shuffle: Shuffle) -> list[str]:

@@ -31,10 +31,9 @@ from tinyhlo.ir import build
 from tinyhlo.ir.build import splat_value
 from tinyhlo.ir.contraction import Contraction, find_contraction
 from tinyhlo.ir.graph import Elementwise, Graph, Node, Permute, Reduce, Reshape, Shape
-from tinyhlo.ir.index import axis_variables, linear, point_of
 from tinyhlo.ir.ops import Op
 from tinyhlo.ir.simplify import rebuild, step
-from tinyhlo.ir.views import ARRANGED, seen_through
+from tinyhlo.ir.views import ARRANGED, steps_of
 from tinyhlo.ir.walks import Users, has_control_flow, users_of
 
 Orders = Mapping[Node, Sequence[int]]  # product, or what `keeps_order` of one -> its axes
@@ -163,14 +162,6 @@ def read_by_products(node: Node, users: Users, kept: set[Node]) -> bool:
         elif not all(find_contraction(user) for user in users[each]):
             return False
     return bool(users[node])
-
-
-def steps_of(factor: Node) -> list[int | None]:
-    """How far apart neighbours along each axis of a factor lie in the memory behind its views; None
-    where that differs."""
-    shown, at = seen_through(factor, point_of(factor.shape), ARRANGED)
-    where = linear(at, shown.shape)
-    return [where.coefficient(axis) for axis in axis_variables(factor.shape)]
 
 
 def is_total(node: Node, users: Users, kept: set[Node]) -> bool:
