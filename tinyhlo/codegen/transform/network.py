@@ -193,6 +193,7 @@ def symmetric_pairs(matrix: Matrix) -> list[Pair]:
         return []
     signs = np.sign(matrix).T.astype(np.int8)
     first, second = np.array(pairs).T
+    # one more, so that bytes are in the order of numbers
     texts = [pattern.tobytes() for pattern in signs[first] * signs[second] + np.int8(1)]
     numbers = {text: k for k, text in enumerate(sorted(set(texts)))}
     which = np.array([numbers[text] for text in texts])
