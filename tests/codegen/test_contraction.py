@@ -834,6 +834,28 @@ def test_a_jump_is_shared_by_two_points_of_the_depth(k: int, points: int) -> Non
     assert re.search(rf"icmp ult i64 %\w+, {k // points}$", text, re.MULTILINE)
 
 
+@pytest.mark.parametrize(
+    ("m", "k", "rows", "points"),
+    [
+        (30, 8, 15, 8),  # of 15 sums what eight points read finds room beside them
+        (392, 8, 28, 2),  # of 28 what two do: a loop of four turns
+        (392, 9, 28, 1),
+    ],
+)
+def test_a_short_depth_is_written_out_where_registers_hold_it(
+    m: int, k: int, rows: int, points: int
+) -> None:
+    """Given more, LLVM keeps sums in memory: an image of one channel took a third longer, and twice
+    as long to compile."""
+    x, w = build.param(0, (m, k), F32), build.param(1, (k, 16), F32)
+    kernel = Kernel("kernel", Graph((x.type, w.type), (dot(x, w),)))
+    target = named_target("x86-64-v4", threads=1)
+    loops = lower_contraction(kernel, target, Moves())
+    assert loops is not None and loops.moves[-1] == f"tile {rows}x16"
+    text = str(render_kernel(loops, target, "kernel", False, {}))
+    assert text.count("call <16 x float> @llvm.fma.v16f32(") == rows * points
+
+
 def test_results_that_are_permuted_and_then_split_are_products() -> None:
     """Channels last, then heads: the loops run over the axes before they were split."""
     w, x = build.param(0, (32, 48), F32), build.param(1, (4, 48, 64), F32)

@@ -84,13 +84,15 @@ class TileRenderer:
         self.vectors = self.pointers(m.right, m.right_vectors) if m.right else []
 
     @property
-    def is_crowded(self) -> bool:
-        """Whether LLVM, given two points of the depth at once, begins with the second and keeps
-        sums in memory for that. With 32 registers it does so where what both read finds no room
-        beside the sums; with 16, where each factor serves a single vector."""
-        if self.s.target.vector_registers < 32:
-            return self.m.vectors == 1
-        return len(self.places) + 2 * (self.m.vectors + 1) > self.s.target.vector_registers
+    def at_once(self) -> int:
+        """Points of the depth in straight-line code. LLVM, given more of them, begins with later
+        ones and keeps sums in memory for that. With 32 registers it does so where what they read
+        finds no room beside the sums; with 16, where each factor serves a single vector."""
+        registers, vectors = self.s.target.vector_registers, self.m.vectors
+        if registers < 32:
+            return 1 if vectors == 1 else MOST_WRITTEN_OUT
+        room = (registers - len(self.places)) // (vectors + 1)
+        return min(MOST_WRITTEN_OUT, max(1, room))
 
     def render(self) -> None:
         s, m = self.s, self.m
@@ -158,14 +160,14 @@ class TileRenderer:
         """Loops over `depth` from `totals` to the totals after them; the windows of an image end
         in loops of a few points, which are written out."""
         count = prod(var.extent for var in depth)
-        if count <= (1 if self.is_crowded else MOST_WRITTEN_OUT):
+        if count <= self.at_once:
             for point in product(*(range(var.extent) for var in depth)):
                 at = {var: constant(k) for var, k in zip(depth, point, strict=True)}
                 totals = self.multiply_add(at, totals)
             return totals
         s, b = self.s, self.b
         var, *inner = depth
-        points = 1 if inner or self.is_crowded or var.extent % POINTS else POINTS
+        points = 1 if inner or self.at_once < POINTS or var.extent % POINTS else POINTS
         header, after = b.fresh(), b.fresh()
         counter = f"%{b.fresh()}"
         inside = {place: f"%{b.fresh()}" for place in self.places}

@@ -191,12 +191,15 @@ def symmetric_pairs(matrix: Matrix) -> list[Pair]:
     pairs = [(a, b) for g in groups.values() for k, a in enumerate(g) for b in g[k + 1 :]]
     if not pairs:
         return []
-    signs = np.sign(matrix).T.astype(np.int32)
+    signs = np.sign(matrix).T.astype(np.int8)
     first, second = np.array(pairs).T
-    patterns, which = np.unique(signs[first] * signs[second], axis=0, return_inverse=True)
+    # one more, so that bytes are in the order of numbers
+    texts = [pattern.tobytes() for pattern in signs[first] * signs[second] + np.int8(1)]
+    numbers = {text: k for k, text in enumerate(sorted(set(texts)))}
+    which = np.array([numbers[text] for text in texts])
+    patterns = np.frombuffer(b"".join(numbers), np.int8).reshape(len(numbers), -1) - np.float32(1)
     # Two patterns are one where they agree, up to a common sign, in all rows that both have.
-    shared = np.abs(patterns) @ np.abs(patterns).T
-    compatible = np.abs(patterns @ patterns.T) == shared
+    compatible = np.abs(overlaps(patterns)) == overlaps(np.abs(patterns))
     counts = compatible @ np.bincount(which)
     best: list[Pair] = []
     for pattern in np.argsort(-counts, kind="stable"):
@@ -212,6 +215,11 @@ def symmetric_pairs(matrix: Matrix) -> list[Pair]:
         if len(found) > len(best):
             best = found
     return best
+
+
+def overlaps(patterns: Matrix) -> Matrix:
+    """The products of all pairs of rows; a library would start threads for so few."""
+    return np.einsum("ik,jk->ij", patterns, patterns)
 
 
 def dot(row: Matrix, inputs: Sequence[int], steps: Steps) -> int:
