@@ -69,7 +69,8 @@ class Score:
     times: Counter[str] = field(default_factory=Counter)
     most: int = 1  # times that one access is made
     rows: Counter[object] = field(default_factory=Counter)  # neighbours that are stored together
-    longest: int = 0  # of these rows, where they are all that is stored
+    longest: int = 0  # elements of a row that is stored whole
+    zips: bool = False  # which takes most of the time
     # loads of rows by stride, and how often each is made
     far: dict[tuple[object, int], list[int]] = field(default_factory=dict)
     bits: int = 8
@@ -264,10 +265,11 @@ def gain(loop: Loop, target: Target) -> float:
 
 def lanes_of(found: Score, target: Target, extent: int = 0) -> int:
     """Lanes of the widest vector that a loop of this extent fills, at least of a short one. Lines
-    of one set of the first cache are no more than it has ways, or each evicts another."""
+    of one set of the first cache are no more than it has ways, or each evicts another. Rows of
+    bytes are zipped out of short vectors."""
     lanes, shortest = target.vector_bytes * 8 // found.bits, shortest_of(found, target)
     most = target.l1_bytes // WAY_BYTES if found.one_set else lanes
-    if found.bits < WORD and found.longest > NEAR:  # rows are zipped out of vectors
+    if found.zips:
         most = min(most, ZIPPED * 8 // found.bits)
     while lanes > min(extent, most) and lanes > shortest:
         lanes //= 2
@@ -339,6 +341,8 @@ def score(loop: Loop, target: Target) -> Score:
         turns = stride >= target.short_lanes(result.bits) and 2 * len(loads) > stride
         for times in loads:
             result.add("near" if turns else "gather", times)
+    if result.bits < WORD and result.longest > NEAR:
+        result.zips = work(loop) <= LIGHT * result.longest * loop.var.extent
     lanes = lanes_of(result, target, loop.var.extent)
     for where, times in result.grouped:
         stride = None if loop.var.extent % lanes else where.coefficient(loop.var, lanes)
