@@ -12,7 +12,7 @@ from tests.codegen.harness import TARGET, call, kernel_program, run_kernel
 from tinyhlo.codegen.bodies import below
 from tinyhlo.codegen.choices import Moves
 from tinyhlo.codegen.contraction import planner as contraction_planner
-from tinyhlo.codegen.contraction.layout import in_shape_of_sum
+from tinyhlo.codegen.contraction.layout import in_shape_of_sum, only_product
 from tinyhlo.codegen.contraction.lower import lower_contraction
 from tinyhlo.codegen.contraction.planner import split_depth
 from tinyhlo.codegen.expressions import Apply, Expression, Load, Memory
@@ -513,17 +513,41 @@ def test_few_channels_of_images_that_lie_by_channels(co: int) -> None:
     compare(Graph((x.type, w.type), (total,)), tiled=co > 1)
 
 
+@pytest.mark.parametrize("across", [False, True])
 @pytest.mark.parametrize("channels", [2, 3, 4])
-def test_vectors_run_along_the_longer_side_of_a_short_innermost_axis(channels: int) -> None:
-    """An image (row, channel, column) resized along its columns, channels last in the result."""
-    image, weights = build.param(0, (20, channels, 30), F32), build.param(1, (30, 40), F32)
-    shape = (20, channels, 40, 30)
-    turned = build.permute(weights, (1, 0))
+def test_vectors_run_along_the_longer_side_of_a_short_innermost_axis(
+    channels: int, across: bool
+) -> None:
+    """An image (row, channel, column) resized along its columns, channels last in the result; the
+    weights of one column lie `across` memory or side by side."""
+    image = build.param(0, (20, channels, 50), F32)
+    weights = build.param(1, (50, 40) if across else (40, 50), F32)
+    turned = build.permute(weights, (1, 0)) if across else weights
+    shape = (20, channels, 40, 50)
     total = build.reduce(Op.ADD, product(image, (0, 1, 3), turned, (2, 3), shape), (3,))
     graph = Graph((image.type, weights.type), (build.permute(total, (0, 2, 1)),))
     compare(graph)
-    program = lower_contraction(Kernel("kernel", graph), TARGET, Moves())
-    assert program is not None and "left in place" in program.moves  # the image
+    assert number_of_columns(graph) == 40
+
+
+@pytest.mark.parametrize(("dtype", "depth"), [(F32, 16), (F64, 50)])
+def test_four_columns_stay_columns_where_that_costs_less(dtype: DType, depth: int) -> None:
+    """They fill a vector, which is stored whole."""
+    image = build.param(0, (20, 4, depth), dtype)
+    weights = build.param(1, (40, depth), dtype)
+    total = build.reduce(
+        Op.ADD, product(image, (0, 1, 3), weights, (2, 3), (20, 4, 40, depth)), (3,)
+    )
+    graph = Graph((image.type, weights.type), (build.permute(total, (0, 2, 1)),))
+    compare(graph)
+    assert number_of_columns(graph) == 20 * 4
+
+
+def number_of_columns(graph: Graph) -> int:
+    found = only_product(Kernel("kernel", graph), TARGET)
+    assert found is not None
+    c = found[1].contraction
+    return c.extent(c.n)
 
 
 @pytest.mark.parametrize(("n", "lanes"), [(9, 16), (8, 8), (5, 8), (4, 4)])

@@ -18,7 +18,7 @@ from tinyhlo.codegen.lowering.fused import Lowering, LoweringAround
 from tinyhlo.codegen.walks import loads_of
 from tinyhlo.ir import build
 from tinyhlo.ir.contraction import Contraction, find_contraction, is_exact_cast
-from tinyhlo.ir.dtypes import DType
+from tinyhlo.ir.dtypes import F32, DType
 from tinyhlo.ir.graph import VIEWS, Graph, MultiReduce, Node, Permute, Reduce, Shape, Window
 from tinyhlo.ir.index import ZERO, Index, axis_variables, index, point_of
 from tinyhlo.ir.transform import find_transform
@@ -27,7 +27,8 @@ from tinyhlo.records import dataclass
 from tinyhlo.schedule.program import Kernel
 from tinyhlo.target import Target
 
-NARROW, WIDE = 4, 16  # elements
+SHORTEST, WIDE = 4, 16  # lanes of vectors
+FEW, DEEP = 8, 32  # rows, points of the depth
 FEW_OF_WINDOWS = range(2, 7)  # columns; one alone is summed along the depth
 
 
@@ -123,7 +124,7 @@ def find_layout(
     if c.m and (not c.n or rank[c.m[-1]] > rank[c.n[-1]]):
         c = c.turned
     strides = operand_strides(lowering, c.left)
-    narrow = c.m and c.n and strides[c.m[-1]] == 1 and is_narrow(c, rank)
+    narrow = c.m and c.n and is_narrow(c, rank, node.dtype)
     few = c.m and c.n and is_window_of_few(c, node.dtype, target)
     by_channels = target is not None and is_image_by_channels(c, node.dtype, target)
     if narrow or few or by_channels:
@@ -174,13 +175,17 @@ def fills_vectors(extent: int, lanes: int) -> bool:
     return 4 * extent >= 3 * round_up(extent, lanes)
 
 
-def is_narrow(c: Contraction, rank: Mapping[int, int]) -> bool:
+def is_narrow(c: Contraction, rank: Mapping[int, int], dtype: DType) -> bool:
     """Whether the run of n that lies innermost in the result would leave most of a vector empty,
-    and one along m would not. That strided stores cost more matters less."""
+    and one along m would not. Packing its operand costs little, from FEW rows on. Nor do stores
+    across memory, but where the run fills the shortest vector: sums have to be deep then."""
     shape = c.left.shape
     *before, last = c.n
     alone = bool(before) and rank[before[-1]] != rank[last] - 1
-    return alone and shape[last] <= NARROW and shape[c.m[-1]] >= WIDE and c.extent(c.n) >= WIDE
+    if not alone or shape[c.m[-1]] < WIDE or c.extent(c.n) < FEW:
+        return False
+    deep = dtype.itemsize <= F32.itemsize and c.extent(c.k) >= DEEP
+    return shape[last] < SHORTEST or (shape[last] == SHORTEST and deep)
 
 
 def operand_strides(lowering: Lowering, node: Node) -> list[int]:
