@@ -13,9 +13,34 @@ from collections.abc import Sequence
 from tinyhlo.ir import build
 from tinyhlo.ir.build import splat_value
 from tinyhlo.ir.dtypes import BOOL, index_dtype
-from tinyhlo.ir.graph import Node, Shape, UpdateSlice
+from tinyhlo.ir.graph import Node, Output, Scatter, Shape, UpdateSlice
 
+MOST_UPDATES = 16  # one after the other, which a step rewrites together
 MOST_CHOICES = 8  # one after the other: each element of the result makes all of them
+
+
+def is_update(value: Node) -> bool:
+    """Whether a value is an array with some elements updated."""
+    match value:
+        case UpdateSlice():
+            return True
+        case Output(inputs=(Scatter(results=(_,)),)):
+            return True
+        case _:
+            return False
+
+
+def operands_of(update: Node) -> tuple[Node, ...]:
+    """The array, the updates, and where these go."""
+    return update.inputs[0].inputs if isinstance(update, Output) else update.inputs
+
+
+def chain_of(value: Node) -> list[Node]:
+    """A value, that of which it is an update, and so on, to one that is none."""
+    found = [value]
+    while is_update(found[-1]) and len(found) <= MOST_UPDATES:
+        found.append(operands_of(found[-1])[0])
+    return found
 
 
 def chain(node: Node) -> tuple[int, Node]:

@@ -15,12 +15,11 @@ from math import prod
 import numpy as np
 
 from tinyhlo.ir import build
-from tinyhlo.ir.graph import Elementwise, Node, Output, Scatter, UpdateSlice
+from tinyhlo.ir.graph import Elementwise, Node, Output, Scatter
 from tinyhlo.ir.ops import Op
-from tinyhlo.ir.updates import block
+from tinyhlo.ir.updates import block, chain_of, is_update, operands_of
 
 FEWER = 2  # times: of more updates the mask is read as a whole
-MOST_MASKED = 16  # updates one after the other, with a mask each
 
 
 def masked_updates(node: Elementwise) -> Node | None:
@@ -38,36 +37,12 @@ def masked_updates(node: Elementwise) -> Node | None:
     sides = (mask, ours), (~mask, theirs)
     updates = [(kept, update) for kept, chain in sides for update in reversed(chain[:-1])]
     size = sum(prod(operands_of(update)[1].shape) for _, update in updates)
-    if not 0 < FEWER * size <= node.type.size or len(updates) > MOST_MASKED:
+    if not 0 < FEWER * size <= node.type.size:
         return None
     array: Node | None = ours[-1]
     for kept, update in updates:
         array = array and masked(kept, update, array)
     return array
-
-
-def is_update(value: Node) -> bool:
-    """Whether a value is an array with some elements updated."""
-    match value:
-        case UpdateSlice():
-            return True
-        case Output(inputs=(Scatter(results=(_,)),)):
-            return True
-        case _:
-            return False
-
-
-def operands_of(update: Node) -> tuple[Node, ...]:
-    """The array, the updates, and where these go."""
-    return update.inputs[0].inputs if isinstance(update, Output) else update.inputs
-
-
-def chain_of(value: Node) -> list[Node]:
-    """A value, that of which it is an update, and so on, to one that is none."""
-    found = [value]
-    while is_update(found[-1]) and len(found) <= MOST_MASKED:
-        found.append(operands_of(found[-1])[0])
-    return found
 
 
 def masked(mask: Node, update: Node, array: Node) -> Node | None:
