@@ -8,14 +8,25 @@ what an update replaces.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import islice
 
 from tinyhlo.ir import build
 from tinyhlo.ir.build import splat_value
 from tinyhlo.ir.dtypes import BOOL, index_dtype
-from tinyhlo.ir.graph import Node, Output, Scatter, Shape, UpdateSlice
+from tinyhlo.ir.graph import (
+    Node,
+    Output,
+    Scatter,
+    Shape,
+    UpdateSlice,
+    topological,
+    with_inputs,
+)
+from tinyhlo.ir.walks import reachable
 
 MOST_UPDATES = 16  # one after the other, which a step rewrites together
+MOST_NODES = 256  # that are looked through for a value
 MOST_CHOICES = 8  # one after the other: each element of the result makes all of them
 
 
@@ -41,6 +52,18 @@ def chain_of(value: Node) -> list[Node]:
     while is_update(found[-1]) and len(found) <= MOST_UPDATES:
         found.append(operands_of(found[-1])[0])
     return found
+
+
+def replaced(values: Sequence[Node], known: Mapping[Node, Node]) -> list[Node]:
+    """Values, made of other ones in place of those `known`; as they are where that takes long."""
+    inside = list(islice(reachable(values, lambda n: () if n in known else n.inputs), MOST_NODES))
+    if len(inside) == MOST_NODES or known.keys().isdisjoint(inside):
+        return list(values)
+    new = dict(known)
+    for node in topological(tuple(values)):
+        if node not in new:
+            new[node] = with_inputs(node, tuple(new[child] for child in node.inputs))
+    return [new[value] for value in values]
 
 
 def chain(node: Node) -> tuple[int, Node]:

@@ -12,9 +12,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tinyhlo.ir import build
-from tinyhlo.ir.graph import Elementwise, Flip, Graph, Node, Output, Permute, Scatter
+from tinyhlo.ir.graph import (
+    Elementwise,
+    Flip,
+    Graph,
+    Node,
+    Output,
+    Permute,
+    Scatter,
+    with_inputs,
+)
 from tinyhlo.ir.ops import Op
-from tinyhlo.ir.updates import chain_of
+from tinyhlo.ir.updates import chain_of, operands_of, replaced
 
 Change = Callable[[Node], Node]
 Places = Callable[[Sequence[Node], Sequence[int]], list[Node]]  # also given a window's extents
@@ -48,29 +57,34 @@ def updates_of_bits(node: Elementwise) -> Node | None:
 
 
 def of_source(node: Node, change: Change, places: Places) -> Node | None:
-    """The updates of that of which the first updated array is a view, if `change` takes it back."""
+    """The updates of that of which the first updated array is a view, if `change` takes it back.
+    What they are updated with may be made of the view, updated so far."""
     *updates, view = chain_of(node.inputs[0])
     if not updates or not view.inputs:
         return None
     array: Node = view.inputs[0]
     if type(view) is not type(node) or change(view) is not array:
         return None
+    seen: dict[Node, Node] = {}
     for update in reversed(updates):
-        found = changed(update, array, change, places)
+        _, *given = operands_of(update)
+        found = changed(update, array, replaced(given, seen) if seen else given, change, places)
         if found is None:
             return None
+        seen[update] = with_inputs(view, (found,))
         array = found
     return array
 
 
-def changed(update: Node, array: Node, change: Change, places: Places) -> Node | None:
-    """`array`, updated as a view of it was."""
+def changed(
+    update: Node, array: Node, given: Sequence[Node], change: Change, places: Places
+) -> Node | None:
+    """`array`, updated as a view of it was, with what is `given` and where that says."""
+    new, *at = given
     if not isinstance(update, Output):
-        _, new, *starts = update.inputs
-        return build.update_slice(array, change(new), places(starts, new.shape))
+        return build.update_slice(array, change(new), places(at, new.shape))
     scatter = update.inputs[0]
     assert isinstance(scatter, Scatter)
-    _, new, *indices = scatter.inputs
     combiner = scatter.combiner
     if new.dtype != array.dtype:
         (result,) = combiner.results
@@ -79,5 +93,5 @@ def changed(update: Node, array: Node, change: Change, places: Places) -> Node |
         new = change(new)
         second = build.param(1, (), array.dtype)
         combiner = Graph((second.type, second.type), (second,))
-    at = places(indices, [1] * len(indices))
+    at = places(at, [1] * len(at))
     return build.scatter([array], [new], at, combiner, scatter.unique)[0]
