@@ -1,6 +1,7 @@
-"""An array with a block replaced, as a choice between both by position.
+"""Arrays with elements replaced, one after the other; with a block, also as a choice by position.
 
-    update_slice(x, row, (k, 0))  ->  where(0 <= iota - k < 1, row, x)
+    chain_of(update_slice(output(scatter(x)))    ->  [the slice, the output, x]
+    update_slice(x, row, (k, 0))                 ->  where(0 <= iota - k < 1, row, x)
 
 What is read of a choice is computed where it is read; an update copies the array before. `block` is
 what an update replaces.

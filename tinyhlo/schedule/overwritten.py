@@ -14,6 +14,10 @@ from tinyhlo.ir.graph import Loop, Node, Scatter, UpdateSlice
 from tinyhlo.ir.walks import Users, reachable
 from tinyhlo.schedule.values import base, in_memory, is_leaf, is_reduced, is_structure_value
 
+# times: a copy of the memory costs more than to keep what is read for the writer, or for others,
+# which would compute it on their way where the memory is copied anyway
+FEWER, FEWER_BEHIND = 2, 16
+
 
 class Early(NamedTuple):
     """`value` is made of memory that `writer` writes over, as it was before. Whether anything but
@@ -29,11 +33,11 @@ def read_before(nodes: Sequence[Node], users: Users) -> Iterator[Early]:
     memory would have to be copied first."""
     order = {node: k for k, node in enumerate(nodes)}
     for node in nodes:
-        targets = {base(child) for child in written_over(node)}
-        size = sum(target.type.size for target in targets)
-        for early in made_for_later(node, targets, users, order) if targets else ():
-            if 2 * early.value.type.size <= size:
-                yield early
+        for target in dict.fromkeys(map(base, written_over(node))):
+            for early in made_for_later(node, target, users, order):
+                times = FEWER_BEHIND if early.behind else FEWER
+                if times * early.value.type.size <= target.type.size:
+                    yield early
 
 
 def written_over(node: Node) -> tuple[Node, ...]:
@@ -48,27 +52,33 @@ def written_over(node: Node) -> tuple[Node, ...]:
 
 
 def made_for_later(
-    writer: Node, targets: set[Node], users: Users, order: Mapping[Node, int]
+    writer: Node, target: Node, users: Users, order: Mapping[Node, int]
 ) -> Iterator[Early]:
-    """Values made of `targets`, leaving aside what is in memory anyway, that do not need `writer`,
+    """Values made of `target`, leaving aside what is in memory anyway, that do not need `writer`,
     and that it or something that needs it reads. `order` is that of the graph's nodes."""
     known = {writer: False}
 
+    def below(node: Node) -> tuple[Node, ...]:
+        return () if node in known or order[node] < order[writer] else node.inputs
+
     def is_before(value: Node) -> bool:
         if value not in known:
-            below = reachable([value], lambda n: n.inputs if order[n] > order[writer] else ())
-            known[value] = writer not in below
+            seen: list[Node] = []
+            for node in reachable([value], below):
+                if not known.get(node, True):
+                    known[value] = False
+                    return False
+                seen.append(node)
+            known.update(dict.fromkeys(seen, True))
         return known[value]
 
-    def is_computed(value: Node) -> bool:
-        return base(value) in targets or not is_stored(value)
-
     def above(value: Node) -> list[Node]:
-        return [user for user in users[value] if is_before(user) and is_computed(user)]
+        others = (user for user in users[value] if base(user) is target or not is_stored(user))
+        return [user for user in others if is_before(user)]
 
-    for value in reachable([target for target in targets if target in users], above):
+    for value in reachable([target] if target in users else [], above):
         later = [user for user in users[value] if not is_before(user)]
-        if later and base(value) not in targets:
+        if later and base(value) is not target:
             yield Early(base(value), writer, later != [writer])
 
 

@@ -71,7 +71,7 @@ def in_memory(re: Node, im: Node) -> Node | None:
             (first.shape, re.shape) == (second.shape, im.shape)
             and (first.inputs[0].shape[-1], first.shape[-1]) == (2, 1)
             and re.shape != first.shape[:-1]
-        ):  # in another shape
+        ):
             inner = first.shape[:-1]
             array = in_memory(reshape(first, inner), reshape(second, inner))
             return None if array is None else reshape(array, (*re.shape, 2))

@@ -114,7 +114,7 @@ def scattered(re: Node, im: Node) -> Node | None:
         return None
     if combiner is None:
         few = 0 < MANY * new_re.type.size <= old_re.type.size
-        return in_turn(array, (new_re, new_im), places, node.combiner) if few else None
+        return pairs_in_turn(array, (new_re, new_im), places, node.combiner) if few else None
     updates = pairs(new_re, new_im)
     inner = range(len(new_re.shape))
     spread = [broadcast(place, updates.shape, inner) for place in places]
@@ -122,7 +122,7 @@ def scattered(re: Node, im: Node) -> Node | None:
     return scatter([array], [updates], [*spread, part], combiner, node.unique)[0]
 
 
-def in_turn(
+def pairs_in_turn(
     array: Node, updates: Sequence[Node], places: Sequence[Node], combiner: Graph
 ) -> Node | None:
     """Pairs, each update (re, im) combined with what is at its place then, if that is inside."""
