@@ -51,7 +51,7 @@ TURN_SECONDS, TURNS = 0.02, 7  # of calls of one kind, and how often they take t
 MOVES = (
     *("split", "remainders", "interchange", "windows", "margins", "flat", "few lanes", "tree"),
     *("tiles", "write out", "turn", "rows", "rows together", "jam", "before", "blocks", "stage"),
-    *("phases", "borders", "pieces", "unroll", "jumps", "sums"),
+    *("phases", "borders", "pieces", "unroll", "jumps", "keep", "sums"),
 )
 # (module where a name is used, name, what takes its place)
 OTHERS: dict[str, tuple[str, str, Callable[..., Any]]] = {

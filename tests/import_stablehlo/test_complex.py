@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +18,7 @@ from tinyhlo.config import Config
 from tinyhlo.import_stablehlo import import_module
 from tinyhlo.ir.graph import Loop, Scatter, UpdateSlice
 from tinyhlo.ir.ops import Op
+from tinyhlo.ir.verifier import regions_of
 
 SHAPE = (4, 5)
 TOLERANCE = {np.complex64: 4e-6, np.complex128: 1e-14}
@@ -326,8 +328,7 @@ def places_written(function: Callable[..., Any], *inputs: Any) -> list[tuple[int
     graphs, found = [import_module(text).graph], list[tuple[int, ...]]()
     while graphs:
         for node in graphs.pop().nodes():
-            if isinstance(node, Loop):
-                graphs.append(node.body)
+            graphs += regions_of(node)
             if isinstance(node, (UpdateSlice, Scatter)):
                 found.append(node.inputs[0].shape)
     return found
@@ -347,6 +348,24 @@ def places_written(function: Callable[..., Any], *inputs: Any) -> list[tuple[int
         lambda x, y, at: jax.lax.fori_loop(
             0, 2, lambda _, z: jax.lax.fori_loop(0, 3, lambda k, u: u.at[k].set(y[at[k]]), z), x
         ),
+        lambda x, y, at: x.T.at[1].set(y[2, :4]).at[at[0]].add(1j).T,
+        lambda x, y, at: x[::-1, ::-1].at[at[0], 1:].set(y[1, 1:])[::-1, ::-1],
+        lambda x, y, at: jax.lax.cond(at[0] > 1, lambda z: z.at[at[1]].set(y[0]), lambda z: z, x),
+        lambda x, y, at: jax.lax.switch(
+            at[1],
+            [lambda z: z.at[1].set(2j), lambda z: z.at[at].add(y[at]), lambda z: z[:] * 1],
+            x,
+        ),
+        lambda x, y, at: jax.lax.fori_loop(
+            0,
+            3,
+            lambda k, z: jax.lax.cond(at[k] > 1, lambda z: z.at[k].set(z[at[1]]), lambda z: z, z),
+            x,
+        ),
+        lambda x, y, at: jax.lax.fori_loop(
+            0, 3, lambda k, z: jnp.where(at[k] > 1, z, z.at[k, at[k]].set(3j)), x
+        ),
+        lambda x, y, at: jnp.where(y.real > 0, x, x.at[at[0], 1:3].set(3 + 1j)),
     ],
 )
 def test_an_array_in_memory_is_not_taken_apart_for_an_update(
@@ -378,6 +397,33 @@ def test_a_loop_reads_places_of_an_array_in_memory(turn: Callable[..., Any], who
     text = jax.jit(function).trace(x, y).lower(lowering_platforms=("cpu",)).as_text()
     (loop,) = (node for node in import_module(text).graph.nodes() if isinstance(node, Loop))
     assert ((*SHAPE, 2) in [node.shape for node in loop.inputs]) == whole
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize(
+    "update",
+    [
+        lambda x, at: x.reshape(8, 2, 64).at[at[0], 1].multiply(2j).reshape(-1),
+        lambda x, at: x.reshape(2, -1).at[0].set(x.reshape(-1, 2)[:, 0]).reshape(-1),
+        lambda x, at: x.at[at].multiply(1 + 2j),
+        lambda x, at: x.reshape(4, -1).at[at, at * 7].multiply(x[at]).reshape(-1),
+        lambda x, at: x.reshape(-1, 4).at[at[:2]].multiply(x[:8].reshape(2, 4)).reshape(-1),
+        lambda x, at: jax.lax.fori_loop(0, 3, lambda k, z: z.at[at + k].multiply(z[at[k]]), x),
+        lambda x, at: jax.lax.cond(at[0] > 1, lambda z: z.at[at].multiply(2j), lambda z: z, x),
+    ],
+)
+def test_a_large_array_in_memory_is_not_taken_apart_either(
+    update: Callable[..., Any], dtype: type
+) -> None:
+    """Seen in another shape; by updates that need both parts, of few places, some twice and some
+    outside."""
+    random = np.random.default_rng(3)
+    x = (random.standard_normal(1024) + 1j * random.standard_normal(1024)).astype(dtype)
+    at = np.array([2, 0, 2, 7000, -1, -3000], np.int32)
+    check(update, [x, at])
+    written = places_written(update, x, at)
+    assert written and {shape[-1] for shape in written} == {2}
+    assert {math.prod(shape) for shape in written} == {2048}
 
 
 def test_updates_that_need_both_parts_are_made_by_planes() -> None:

@@ -8,12 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 
 from tests.schedule.programs import run_program
 from tinyhlo.compiler import compile_module, run_stages
 from tinyhlo.config import Config
 from tinyhlo.ir.graph import UpdateSlice
-from tinyhlo.schedule.program import Launch, While
+from tinyhlo.schedule.program import Copy, Launch, While, statements
 
 Step = Callable[[jax.Array, jax.Array], jax.Array]
 
@@ -103,3 +104,108 @@ def test_what_is_updated_may_be_what_it_is_updated_with(kind: str) -> None:
         compile_module(text, Config(cache=False))(*given),
     ):
         np.testing.assert_array_equal(found, expected)
+
+
+Early = Callable[[jax.Array, jax.Array], tuple[jax.Array, ...]]
+
+
+def heap(x: jax.Array, i: jax.Array) -> tuple[jax.Array, ...]:
+    """The largest of a parent and its children goes up, until the parent is as large."""
+
+    def body(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        k, x = state
+        child = jnp.where(x[2 * k + 2] > x[2 * k + 1], 2 * k + 2, 2 * k + 1)
+        return child, x.at[k].set(x[child]).at[child].set(x[k])
+
+    return (lax.while_loop(lambda s: 2 * s[0] + 2 < s[1].size, body, (i[1] * 0, x))[1],)
+
+
+def sampled(x: jax.Array, i: jax.Array) -> tuple[jax.Array, ...]:
+    def body(k: jax.Array, x: jax.Array) -> jax.Array:
+        a, b = k, i[k % 6] % 1000
+        swapped = x.at[a].set(x[b]).at[b].set(x[a])
+        return jnp.where(x[a] < x[b], swapped, x)
+
+    return (lax.fori_loop(0, 20, body, x),)
+
+
+def looped_and_read(x: jax.Array, i: jax.Array) -> tuple[jax.Array, ...]:
+    after = lax.fori_loop(0, 5, lambda k, x: x.at[i[k]].add(x[k + 1]), x)
+    return after, after[i[0]] + x[i[0]] + x[i[1]]
+
+
+EARLY: dict[str, Early] = {  # reads of what was there, behind what writes over it; i: 6 places
+    "swapped": lambda x, i: (x.at[i[0]].set(x[i[1]]).at[i[1]].set(x[i[0]]),),
+    "swapped, known": lambda x, i: (x.at[3].set(x[9]).at[9].set(x[3]),),
+    "with itself": lambda x, i: (x.at[i[0]].set(x[i[4]]).at[i[4]].set(x[i[0]] + 1),),
+    "two known": lambda x, i: (x.at[jnp.array([3, 9])].set(x[jnp.array([9, 3])]),),
+    "neighbours": lambda x, i: (x.at[3:6].set(x[5:8]).at[5:8].set(x[3:6]),),
+    "blocks that meet": lambda x, i: (
+        lax.dynamic_update_slice(
+            lax.dynamic_update_slice(x, lax.dynamic_slice(x, (i[1],), (9,)), (i[1] + 2,)),
+            lax.dynamic_slice(x, (i[1] + 1,), (9,)) * 2,
+            (i[1] + 4,),
+        ),
+    ),
+    "three in turn": lambda x, i: (x.at[i[0]].set(x[i[1]]).at[i[1]].set(x[7]).at[7].set(x[i[0]]),),
+    "many places": lambda x, i: (x.at[i].set(x[i[::-1]]).at[i + 1].add(x[i]),),
+    "some outside": lambda x, i: (
+        x.at[i - 3].set(x[i], mode="drop").at[i[2]].add(x.at[i + 1000].get(mode="fill")[0]),
+    ),
+    "of old and new": lambda x, i: (lambda y: (y.at[i[1]].set(y[i[0]] * x[i[0]] - x[i[1]]),))(
+        x.at[i[0]].set(0.5)
+    ),
+    "by two ways": lambda x, i: (
+        x.at[i[0]].set(x.reshape(-1, 4)[i[1] // 4, 2]).at[2].set(x[::-1][i[0]] + x[i[0]]),
+    ),
+    "seen as rows": lambda x, i: (
+        x.reshape(-1, 8)
+        .at[i[0] // 8]
+        .set(x[8:16])
+        .at[1]
+        .set(lax.dynamic_slice(x, (i[1],), (8,)))
+        .reshape(-1),
+    ),
+    "beside the old": lambda x, i: (lambda y: (y, y[i[1]] + x[i[0]], x[:3] - y[1:4]))(
+        x.at[i].multiply(2.0)
+    ),
+    "read as a place": lambda x, i: (
+        x.at[x[3].astype("i4") % 1000].set(1.0).at[x[4].astype("i4") % 1000].set(x[3]),
+    ),
+    "a heap": heap,
+    "sampled": sampled,
+    "a loop, read behind": looped_and_read,
+}
+
+
+@pytest.mark.parametrize("name", EARLY)
+def test_what_an_update_changes_is_read_before(name: str) -> None:
+    """No copy of what is donated, or of the state of a loop."""
+    x = np.random.default_rng(len(name)).standard_normal(1 << 15).astype(np.float32)
+    i = np.array([5, 900, 3, 17, 5, 0], np.int32)
+    lowered = jax.jit(EARLY[name], donate_argnums=0, keep_unused=True).trace(x, i)
+    text = lowered.lower(lowering_platforms=("tiny",)).as_text()
+    program = run_stages(text, Config(cache=False)).program
+    copies = [s for s in statements(program.body) if isinstance(s, Copy)]
+    assert all(copy.target.type.nbytes < x.nbytes for copy in copies)
+    assert program.arena_bytes < x.nbytes
+    wanted = jax.jit(EARLY[name])(x, i)
+    compiled = compile_module(text, Config(cache=False))
+    for found in (run_program(program, [x.copy(), i]), compiled(x.copy(), i)):
+        for ours, theirs in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(ours, np.asarray(theirs), rtol=1e-5, atol=1e-6)
+
+
+def test_what_is_read_before_may_be_kept() -> None:
+    """An argument that is not donated, and returned too."""
+
+    def function(x: jax.Array, i: jax.Array) -> tuple[jax.Array, ...]:
+        return x, *EARLY["swapped"](x, i), *EARLY["beside the old"](x, i)
+
+    x, i = np.arange(1 << 15, dtype=np.float32), np.array([5, 900, 3, 17, 5, 0], np.int32)
+    text = jax.jit(function).lower(x, i).as_text()
+    given = x.copy()
+    found = compile_module(text, Config(cache=False))(given, i)
+    np.testing.assert_array_equal(given, x)
+    for ours, theirs in zip(found, jax.jit(function)(x, i), strict=True):
+        np.testing.assert_array_equal(ours, np.asarray(theirs))

@@ -35,7 +35,15 @@ from tinyhlo.import_stablehlo.spmd.teams import (
     communicates,
     step_each,
 )
-from tinyhlo.import_stablehlo.state import State, alike, captures, classes_of, inside, read
+from tinyhlo.import_stablehlo.state import (
+    State,
+    alike,
+    captures,
+    classes_of,
+    in_pairs,
+    inside,
+    read,
+)
 from tinyhlo.import_stablehlo.walker import Rule, UnsupportedError, Value, is_closed
 from tinyhlo.ir.build import branch, broadcast, full, loop, where
 from tinyhlo.ir.dtypes import I32
@@ -133,10 +141,11 @@ def picked(condition: Node, then: Values, other: Values) -> Values:
 
 def branch_on(selector: Node, blocks: Sequence[Block], team: Team) -> list[Values]:
     """A Branch whose operands are what any copy reads in any block. A result that one block gives
-    in pieces is in such pieces in all: where that turns out late, they are walked again."""
+    in pieces is in such pieces in all: where that turns out late, they are walked again. Complex
+    arrays stay as they lie in memory."""
     slots = captures(blocks, team)
     operands = read(slots, team)
-    state = State(operands, classes_of(operands))
+    state = State(operands, classes_of(operands), in_pairs(operands))
     within = inside(slots, state.params(), team)
     divided: dict[int, Pieces] = {}
 
@@ -154,7 +163,8 @@ def branch_on(selector: Node, blocks: Sequence[Block], team: Team) -> list[Value
             break
     runs = [first, *others]
     by_copy = zip(*(values for values, _ in runs), strict=True)  # the results of all branches
-    made = State(runs[0][0], classes_of([tuple(zip(*each, strict=True)) for each in by_copy]))
+    classes = classes_of([tuple(zip(*each, strict=True)) for each in by_copy])
+    made = State(first[0], classes, set.intersection(*(in_pairs(values) for values, _ in runs)))
     graphs = [state.graph(made.flat(values), effects, team) for values, effects in runs]
     results = branch(selector, state.initial, graphs)
     if any(graph.effects for graph in graphs):

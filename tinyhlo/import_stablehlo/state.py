@@ -18,7 +18,7 @@ from tinyhlo.import_stablehlo.lifted.planes import as_pairs, from_pairs
 from tinyhlo.import_stablehlo.lifted.updates import array_of, is_update
 from tinyhlo.import_stablehlo.records import Block
 from tinyhlo.import_stablehlo.spmd.teams import Team, Values
-from tinyhlo.import_stablehlo.walker import OUTER_VALUE, UnsupportedError, is_closed
+from tinyhlo.import_stablehlo.walker import OUTER_VALUE, UnsupportedError, Value, is_closed
 from tinyhlo.ir.build import param
 from tinyhlo.ir.graph import Gather, Graph, Node
 from tinyhlo.ir.order import topological
@@ -101,6 +101,15 @@ class State:
         """A graph over these params."""
         types = tuple(node.type for node in self.initial)
         return Graph(types, tuple(nodes), effects, team.walker.lines)
+
+
+def in_pairs(values: Sequence[Values]) -> set[int]:
+    """Which values are complex arrays that lie in memory, in every copy."""
+
+    def lies(value: Value) -> bool:
+        return isinstance(value, Complex) and array_of(*value.planes) is not None
+
+    return {k for k, own in enumerate(zip(*values, strict=True)) if all(map(lies, own))}
 
 
 def alike(values: Sequence[Any], within: Sequence[int] | None = None) -> list[int]:

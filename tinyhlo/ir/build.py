@@ -64,10 +64,14 @@ def iota(shape: Shape, dtype: DType, axis: int) -> Node:
 
 
 def elementwise(op: Op, *inputs: Node, dtype: DType | None = None) -> Node:
-    """`dtype` is needed for CAST and BITCAST only; same-type casts fold away."""
+    """`dtype` is needed for CAST and BITCAST only; same-type casts fold away, and bits taken as one
+    type and then as another."""
     shape = inputs[-1].shape
     if op in (Op.CAST, Op.BITCAST):
         assert dtype is not None
+        (source,) = inputs
+        if op is Op.BITCAST and isinstance(source, Elementwise) and source.op is op:
+            inputs = source.inputs
         if inputs[0].dtype == dtype:
             return inputs[0]
     elif op in COMPARISONS:
@@ -214,8 +218,11 @@ def strided(source: Node, start: Sequence[int], shape: Sequence[int], step: Sequ
 
 
 def flip(source: Node, axes: Sequence[int]) -> Node:
-    axes = tuple(sorted(axis for axis in axes if source.shape[axis] > 1))
-    return intern(ir.Flip, source.type, (source,), axes) if axes else source
+    flipped = {axis for axis in axes if source.shape[axis] > 1}
+    if isinstance(source, ir.Flip):
+        flipped ^= set(source.axes)
+        source = source.inputs[0]
+    return intern(ir.Flip, source.type, (source,), tuple(sorted(flipped))) if flipped else source
 
 
 def window(

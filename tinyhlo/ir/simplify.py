@@ -51,7 +51,17 @@ from tinyhlo.ir.graph import (
 )
 from tinyhlo.ir.limit import limit_sorts
 from tinyhlo.ir.ops import COMMUTATIVE, COSTS, Op
-from tinyhlo.ir.steps import calls, elementwise, masked, positions, reduces, scatters, sorts, views
+from tinyhlo.ir.steps import (
+    calls,
+    elementwise,
+    masked,
+    positions,
+    reduces,
+    scatters,
+    sorts,
+    taken_back,
+    views,
+)
 
 WITH_REGIONS = (Branch, Loop, MultiReduce, Scatter, Sort)
 LARGEST_BYTES = 1 << 62  # bytes of an array of NumPy's, were each axis of 0 elements one of 1
@@ -171,6 +181,10 @@ def rebuild(
             return build.permute(inputs[0], order)
         case Expand():
             return build.expand(inputs[0], node.shape)
+        case Flip(axes=axes):
+            return build.flip(inputs[0], axes)
+        case Elementwise(op=Op.BITCAST):
+            return build.bitcast(inputs[0], node.dtype)
         case _:
             values = [getattr(node, name) for name in own_fields(type(node))]
             kept = [changed(value, region) for value in values]
@@ -320,6 +334,7 @@ STEPS: dict[type[Node], tuple[Callable[[Any], Node | None], ...]] = {
         elementwise.certain,
         elementwise.plain_power,
         masked.masked_updates,
+        taken_back.updates_of_bits,
         views.joined_slices,
         compute_before_expand,
     ),
@@ -328,6 +343,7 @@ STEPS: dict[type[Node], tuple[Callable[[Any], Node | None], ...]] = {
         views.permute_of_repeats,
         permute_before_reshape,
         positions.permute_of_positions,
+        taken_back.updates_of_permuted,
     ),
     Reshape: (views.view_of_splat, views.reshape_of_repeats),
     Slice: (
@@ -337,7 +353,7 @@ STEPS: dict[type[Node], tuple[Callable[[Any], Node | None], ...]] = {
         views.slice_of_known,
         positions.slice_of_positions,
     ),
-    Flip: (views.view_of_splat, views.flip_of_flip),
+    Flip: (views.view_of_splat, taken_back.updates_of_flipped),
     Reduce: (
         reduces.reduce_single,
         reduces.sum_of_one,

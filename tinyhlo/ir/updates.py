@@ -1,6 +1,7 @@
-"""An array with a block replaced, as a choice between both by position.
+"""Arrays with elements replaced, one after the other; with a block, also as a choice by position.
 
-    update_slice(x, row, (k, 0))  ->  where(0 <= iota - k < 1, row, x)
+    chain_of(update_slice(output(scatter(x)))    ->  [the slice, the output, x]
+    update_slice(x, row, (k, 0))                 ->  where(0 <= iota - k < 1, row, x)
 
 What is read of a choice is computed where it is read; an update copies the array before. `block` is
 what an update replaces.
@@ -8,14 +9,62 @@ what an update replaces.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import islice
 
 from tinyhlo.ir import build
 from tinyhlo.ir.build import splat_value
 from tinyhlo.ir.dtypes import BOOL, index_dtype
-from tinyhlo.ir.graph import Node, Shape, UpdateSlice
+from tinyhlo.ir.graph import (
+    Node,
+    Output,
+    Scatter,
+    Shape,
+    UpdateSlice,
+    topological,
+    with_inputs,
+)
+from tinyhlo.ir.walks import reachable
 
+MOST_UPDATES = 16  # one after the other, which a step rewrites together
+MOST_NODES = 256  # that are looked through for a value
 MOST_CHOICES = 8  # one after the other: each element of the result makes all of them
+
+
+def is_update(value: Node) -> bool:
+    """Whether a value is an array with some elements updated."""
+    match value:
+        case UpdateSlice():
+            return True
+        case Output(inputs=(Scatter(results=(_,)),)):
+            return True
+        case _:
+            return False
+
+
+def operands_of(update: Node) -> tuple[Node, ...]:
+    """The array, the updates, and where these go."""
+    return update.inputs[0].inputs if isinstance(update, Output) else update.inputs
+
+
+def chain_of(value: Node) -> list[Node]:
+    """A value, that of which it is an update, and so on, to one that is none."""
+    found = [value]
+    while is_update(found[-1]) and len(found) <= MOST_UPDATES:
+        found.append(operands_of(found[-1])[0])
+    return found
+
+
+def replaced(values: Sequence[Node], known: Mapping[Node, Node]) -> list[Node]:
+    """Values, made of other ones in place of those `known`; as they are where that takes long."""
+    inside = list(islice(reachable(values, lambda n: () if n in known else n.inputs), MOST_NODES))
+    if len(inside) == MOST_NODES or known.keys().isdisjoint(inside):
+        return list(values)
+    new = dict(known)
+    for node in topological(tuple(values)):
+        if node not in new:
+            new[node] = with_inputs(node, tuple(new[child] for child in node.inputs))
+    return [new[value] for value in values]
 
 
 def chain(node: Node) -> tuple[int, Node]:

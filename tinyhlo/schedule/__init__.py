@@ -5,6 +5,7 @@ plan             all of schedule
 passes/          changes of the graph before kernels are chosen: what is computed, in which order
 values           what a value is to memory
 items            values that are worth a kernel's result, and why
+overwritten      what is read of memory before an update writes over it
 joined           values that are one of several by their position
 factors          what products multiply
 places           where kernels read and write: places that are data, positions that are divided

@@ -122,6 +122,14 @@ def run_before(first: Iterable[Cluster], last: Cluster) -> None:
         raise_latest(last, cluster.latest)
 
 
+def order_before(first: set[Cluster], last: Cluster) -> bool:
+    """Order every cluster of `first` before `last`, unless one of them needs `last`."""
+    if needs(first, last):
+        return False
+    run_before(first, last)
+    return True
+
+
 def raise_latest(cluster: Cluster, latest: int) -> None:
     """A cluster needs something later than before, and so do those that need it."""
     pending = [cluster]

@@ -19,7 +19,15 @@ from tinyhlo.records import dataclass
 from tinyhlo.schedule.access import access, reshaped
 from tinyhlo.schedule.apart import name, why_apart
 from tinyhlo.schedule.chains import join_row_chain, join_transform_chain
-from tinyhlo.schedule.clusters import Cluster, Dataflow, Reads, merge, readers_of, run_before
+from tinyhlo.schedule.clusters import (
+    Cluster,
+    Dataflow,
+    Reads,
+    merge,
+    order_before,
+    readers_of,
+    run_before,
+)
 from tinyhlo.schedule.columns import column_limit
 from tinyhlo.schedule.items import Items, find_items
 from tinyhlo.schedule.siblings import join_siblings
@@ -43,6 +51,8 @@ def fuse(graph: Graph, target: Target) -> Fusion:
     items = find_items(graph, target)
     clusters, producer = first_clusters(items, graph)
     order_effects(graph, producer)
+    for value, writer in items.ahead:  # no sibling that waits for the writer joins it
+        order_before({producer[value]}, producer[writer])
     results = {base(node) for node in graph.results}
     dataflow = Dataflow(producer, readers_of(clusters), results, items.apart, column_limit(target))
     for cluster in clusters:

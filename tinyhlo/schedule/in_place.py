@@ -29,7 +29,7 @@ from tinyhlo.ir.graph import (
 from tinyhlo.ir.index import index, linear
 from tinyhlo.ir.walks import reachable
 from tinyhlo.schedule.access import UNKNOWN, space_of, updated_element
-from tinyhlo.schedule.clusters import Cluster, inside, needs, run_before
+from tinyhlo.schedule.clusters import Cluster, inside, order_before
 from tinyhlo.schedule.planner import Planner, result_of
 from tinyhlo.schedule.program import Buffer, Place
 from tinyhlo.schedule.values import base, in_memory
@@ -198,14 +198,6 @@ def is_own(cluster: Cluster, operand: Node) -> bool:
     return own is not None and all(
         linear(at, operand.shape) == own for at in cluster.reads[operand] if at
     )
-
-
-def order_before(first: set[Cluster], last: Cluster) -> bool:
-    """Order every cluster of `first` before `last`, unless one of them needs `last`."""
-    if needs(first, last):
-        return False
-    run_before(first, last)
-    return True
 
 
 def bind_targets(planner: Planner, targets: Sequence[Buffer | None]) -> None:

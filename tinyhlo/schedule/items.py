@@ -28,6 +28,7 @@ from tinyhlo.schedule.across import across_others, lies_across, repeated_across,
 from tinyhlo.schedule.columns import extents
 from tinyhlo.schedule.factors import narrowest, operands, taken_as_stored
 from tinyhlo.schedule.joined import MANY_PARTS, count_parts, has_many_parts, read_by_windows
+from tinyhlo.schedule.overwritten import read_before
 from tinyhlo.schedule.places import (
     is_divided,
     is_of_floats,
@@ -40,9 +41,7 @@ from tinyhlo.schedule.values import (
     STRUCTURES,
     base,
     gathered,
-    in_memory,
     is_in_memory,
-    is_leaf,
     is_position,
     is_reduced,
     is_structure_value,
@@ -78,12 +77,14 @@ Reasons = Iterator[tuple[Node, str]]  # values that are to be items, and why
 class Items:
     """`why`: the items in topological order, each with its reason; `depth`: operations one after
     the other that lead to each value. Those `apart` stay out of the kernels that read them: copies
-    in another order, some of many parts, what is joined behind a barrier."""
+    in another order, some of many parts, what is joined behind a barrier, and what is computed
+    `ahead` of the structure beside it, which writes over what that is made of."""
 
     why: dict[Node, str]
     structures: tuple[Node, ...]
     depth: dict[Node, int]
     apart: frozenset[Node]
+    ahead: tuple[tuple[Node, Node], ...]
 
 
 @dataclass(slots=True)
@@ -117,6 +118,9 @@ def find_items(graph: Graph, target: Target) -> Items:
     for value, reason in needed(graph, nodes, users, views, inlined):
         if not is_in_memory(value):
             why.setdefault(value, reason)
+    early = tuple(e for e in read_before(nodes, users) if not is_in_memory(e.value))
+    for value, writer, _ in early:
+        why.setdefault(value, f"made of memory that {label(writer)} changes")
     for value in read_by_windows(nodes, users):
         why.setdefault(value, "joined, and read by many slices")
     walk = Walk(
@@ -140,9 +144,11 @@ def find_items(graph: Graph, target: Target) -> Items:
         why.setdefault(value, "turned, and seen in a shape that mixes its rows")
     behind = (base(node) for node in nodes if isinstance(node, ir.Barrier))
     walk.apart.update(value for value in behind if is_joined(below_views(value)))
+    ahead = tuple((value, writer) for value, writer, behind in early if behind)
+    walk.apart.update(value for value, _ in ahead)
     structures = tuple(node for node in nodes if isinstance(node, STRUCTURES))
     in_order = {node: why[node] for node in nodes if node in why}
-    return Items(in_order, structures, walk.depth, frozenset(walk.apart))
+    return Items(in_order, structures, walk.depth, frozenset(walk.apart), ahead)
 
 
 def walk_through(walk: Walk, nodes: Sequence[Node]) -> None:
@@ -164,7 +170,6 @@ def needed(
     inlined: Set[Node],
 ) -> Reasons:
     """What is stored whatever else is."""
-    order = {node: k for k, node in enumerate(nodes)}
     for result in graph.results:
         yield base(result), "a result"
     for node in nodes:
@@ -172,8 +177,6 @@ def needed(
             yield node, "a reduce"
         for child in must_store(node):
             yield base(child), f"{label(node)} takes it from memory"
-        for child in made_of_target(node, order):
-            yield base(child), f"made of memory that {label(node)} changes"
         source = base(views[node][-1]) if views[node] else None
         if source is not None and has_many_parts(source):
             yield source, f"joined of {MANY_PARTS} or more, for a transform"
@@ -410,30 +413,6 @@ def is_index_arithmetic(node: Node, computed: set[Node]) -> bool:
     if node.dtype.is_float or not isinstance(node, (ir.Constant, ir.Iota, Elementwise, *VIEWS)):
         return False
     return all(child in computed for child in node.inputs)
-
-
-def made_of_target(node: Node, order: Mapping[Node, int]) -> tuple[Node, ...]:
-    """What an update computes from other parts of the memory that it changes, as a recurrence over
-    a table does: computed before, or the whole memory would have to be copied first. `order` is
-    that of the graph's nodes."""
-    if not isinstance(node, (ir.UpdateSlice, ir.Scatter)):
-        return ()
-    targets = {base(child) for child in in_memory(node)}
-    size = sum(target.type.size for target in targets)
-    others = node.inputs[len(in_memory(node)) :]
-    return tuple(c for c in others if 2 * c.type.size <= size and is_made_of(c, targets, order))
-
-
-def is_made_of(node: Node, targets: set[Node], order: Mapping[Node, int]) -> bool:
-    """Whether computing `node` reads one of `targets`, leaving aside what is in memory anyway."""
-    first = min(map(order.__getitem__, targets), default=0)
-
-    def below(node: Node) -> tuple[Node, ...]:
-        inner = base(node)
-        stored = is_leaf(inner) or is_structure_value(inner) or is_reduced(inner)
-        return () if stored or order[inner] < first else inner.inputs
-
-    return any(base(inner) in targets for inner in reachable([node], below))
 
 
 def meeting_points(

@@ -31,7 +31,8 @@ MASKED: dict[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
 
 
 def simple(function: Callable[..., jax.Array], *given: np.ndarray) -> Graph:
-    return simplify(import_module(jax.jit(function).lower(*given).as_text()).graph)
+    lowered = jax.jit(function, keep_unused=True).lower(*given)
+    return simplify(import_module(lowered.as_text()).graph)
 
 
 @pytest.mark.parametrize("name", MASKED)
@@ -47,15 +48,47 @@ def test_a_mask_is_read_where_the_updates_go(name: str) -> None:
     np.testing.assert_array_equal(found, jax.jit(function)(x, PLACES))
 
 
-@pytest.mark.parametrize("name", ["most of it", "another array", "the mask's other side"])
+BOTH: dict[str, Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]] = {
+    "the mask's other side": lambda x, i: (x, x.at[i[4]].set(7.0)),
+    "the other side adds": lambda x, i: (x, x.at[0, i // 2].add(7.0)),
+    "one after the other": lambda x, i: (x.at[1, 2].set(7.0).at[i[0], i[4]].set(x[1, 2] + 5), x),
+    "a place again": lambda x, i: (x, x.at[1, i[0]].set(7.0).at[1, 3].add(x[0, 0] + 2)),
+    "on both sides": lambda x, i: (x.at[1].set(7.0), x.at[1, i].add(5.0)),
+    "the same first": lambda x, i: (
+        x.at[2].set(-1.0).at[2, 3].add(1.0),
+        x.at[2].set(-1.0).at[2, 4].multiply(3.0).at[2, 3].multiply(2.0),
+    ),
+    "one is the other, updated": lambda x, i: (x.at[2].set(3.0), x.at[2].set(3.0).at[2, i].add(1)),
+    "what is read was updated": lambda x, i: (
+        x.at[1].set(7.0),
+        x.at[2, 2].set(9.0).at[1, 1].set(x.at[2, 2].set(9.0)[i[0] - 1, 2]),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BOTH)
+@pytest.mark.parametrize("mask", ["elements", "one"])
+def test_updates_on_either_side(name: str, mask: str) -> None:
+    def function(x: jax.Array, i: jax.Array, flag: jax.Array) -> jax.Array:
+        return jnp.where(x % 3 > 0 if mask == "elements" else flag, *BOTH[name](x, i))
+
+    x = np.arange(60, dtype=np.float32).reshape(6, 10)
+    for flag in (np.array(True), np.array(False)):
+        graph = simple(function, x, PLACES, flag)
+        assert isinstance(graph.results[0], Output | UpdateSlice)
+        (found,) = run_graph(graph, [x, PLACES, flag])
+        np.testing.assert_array_equal(found, jax.jit(function)(x, PLACES, flag))
+
+
+@pytest.mark.parametrize("name", ["most of it", "another array"])
 def test_masks_that_stay(name: str) -> None:
-    """Of many updates, of another array, or of what the mask leaves."""
+    """Of many updates, or of another array."""
 
     def function(x: jax.Array, i: jax.Array) -> jax.Array:
         few = lax.dynamic_update_slice(x, 7 * jnp.ones((2, 3)), (i[0], i[4]))
         if name == "most of it":
             return jnp.where(x > 9, lax.dynamic_update_slice(x, x[:5] * 2, (i[0], i[1])), x)
-        return jnp.where(x > 9, few, x + 1) if name == "another array" else jnp.where(x > 9, x, few)
+        return jnp.where(x > 9, few, x + 1)
 
     x = np.arange(60, dtype=np.float32).reshape(6, 10)
     graph = simple(function, x, PLACES)

@@ -26,6 +26,7 @@ long_bodies    long bodies cut in pieces
 repeats        rows that are copied a few times, without a loop
 jumps          choices that all lanes make alike, of which one side takes long
 parallel       loops on all threads, in pieces that extents alone decide
+kept_rows      choices between new rows and what lies there, behind a test of each row
 side_sums      sums that wait for their own additions, several side by side
 long_sums      long sums of floats in blocks, which round less
 streams        results written around the cache

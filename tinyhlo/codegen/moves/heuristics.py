@@ -22,6 +22,7 @@ from tinyhlo.codegen.moves.flat_windows import along_rows
 from tinyhlo.codegen.moves.interchange import interchange
 from tinyhlo.codegen.moves.jam import jam
 from tinyhlo.codegen.moves.jumps import with_jumps
+from tinyhlo.codegen.moves.kept_rows import with_kept_rows
 from tinyhlo.codegen.moves.long_bodies import cut_long_bodies
 from tinyhlo.codegen.moves.long_sums import in_blocks
 from tinyhlo.codegen.moves.margins import without_margins
@@ -83,6 +84,7 @@ def choose_moves(
         ("unroll", unrolled),
         ("jumps", lambda body: with_jumps(body, moves)),
         (always, lambda body: parallelised(body, least, target, moves)),
+        ("keep", lambda body: with_kept_rows(program, body, moves)),
         ("sums", lambda body: side_by_side(body, target, moves)),
         (always, lambda body: in_blocks(body, moves)),
     )

@@ -65,7 +65,18 @@ def as_pairs(value: Complex) -> Node:
 
 
 def in_memory(re: Node, im: Node) -> Node | None:
-    """The pairs [..., 2] of which these are the parts."""
+    """The pairs [..., 2] of which these are the parts, be it in another shape."""
+    match re, im:
+        case Reshape(inputs=(Slice() as first,)), Reshape(inputs=(Slice() as second,)) if (
+            (first.shape, re.shape) == (second.shape, im.shape)
+            and (first.inputs[0].shape[-1], first.shape[-1]) == (2, 1)
+            and re.shape != first.shape[:-1]
+        ):
+            inner = first.shape[:-1]
+            array = in_memory(reshape(first, inner), reshape(second, inner))
+            return None if array is None else reshape(array, (*re.shape, 2))
+        case _:
+            pass
     found = common_source(re, im)
     if found is None:
         return None

@@ -8,4 +8,5 @@ scatters      updates of which each place has one
 sorts         sorts of constants
 calls         library calls of permuted operands
 masked        updates of which a mask takes some back
+taken_back    updates of a view that another view takes back
 """

@@ -1,6 +1,6 @@
 """What simplifies a view by what it views: constants, other views, arrays side by side.
 
-    slice(slice(x)) -> slice(x),   flip(flip(x)) -> x,   permute(expand(x)) -> expand(permute(x))
+    slice(slice(x)) -> slice(x),   permute(expand(x)) -> expand(permute(x))
 
 In: a node. Out: an equal one, or None where the step does not apply.
 """
@@ -11,7 +11,7 @@ import numpy as np
 
 from tinyhlo.ir import build
 from tinyhlo.ir.build import splat_value
-from tinyhlo.ir.graph import Elementwise, Expand, Flip, Graph, Node, Pad, Permute, Reshape, Slice
+from tinyhlo.ir.graph import Elementwise, Expand, Graph, Node, Pad, Permute, Reshape, Slice
 from tinyhlo.ir.interpreter import run_graph
 from tinyhlo.ir.joining import as_one, is_joined, joined_parts, padded
 from tinyhlo.ir.views import axis_groups, joined_axes
@@ -91,13 +91,6 @@ def slice_of_known(node: Slice) -> Node | None:
         return None
     (value,) = run_graph(Graph((), (node,)), ())
     return build.broadcast(build.constant(value.reshape(())), node.shape)
-
-
-def flip_of_flip(node: Flip) -> Node | None:
-    inner = node.inputs[0]
-    if not isinstance(inner, Flip):
-        return None
-    return build.flip(inner.inputs[0], sorted(set(node.axes) ^ set(inner.axes)))
 
 
 def permute_of_repeats(node: Permute) -> Node | None:
