@@ -171,28 +171,3 @@ def test_rows_that_are_added_one_by_one_are_a_vector(dtype: DType, width: int, l
     (loops,) = compiled(graph).loops
     found = [move for move in loops.moves if move.startswith("vector")]
     assert found[-1:] == [f"vector j {lanes}"]
-
-
-@pytest.mark.parametrize(
-    ("dtype", "columns", "steps", "lanes"),
-    [(I8, 20, 0, 16), (F16, 20, 0, 8), (I8, 8, 0, 64), (I8, 20, 12, 64)],
-)
-def test_rows_of_bytes_are_zipped_out_of_short_vectors(
-    dtype: DType, columns: int, steps: int, lanes: int
-) -> None:
-    """Longer zips take LLVM three times as long and are no faster; what is computed is."""
-    shape = (1000, columns)
-    parts = [param(k, shape[:1], dtype) for k in range(columns)]
-    place = iota(shape, I32, 1)
-    rows = broadcast(parts[-1], shape, (0,))
-    for k, part in reversed(list(enumerate(parts[:-1], 1))):
-        before = elementwise(Op.LT, place, full(k, shape, I32))
-        rows = where(before, broadcast(part, shape, (0,)), rows)
-    for _ in range(steps):
-        rows = elementwise(Op.XOR, add(rows, rows), rows)
-    graph = Graph(tuple(part.type for part in parts), (rows,))
-    given = [np.arange(1000, dtype=np.int32).astype(dtype.numpy) + k for k in range(columns)]
-    check(graph, given)
-    kernel = Kernel("rows", graph)
-    loops = choose_moves(lower_fused(kernel), named_target("x86-64-v4", threads=2))
-    assert loops.moves[0] == f"vector i {lanes}"

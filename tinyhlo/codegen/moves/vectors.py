@@ -53,7 +53,6 @@ POINTS = {"unit": 1.0, "pair": 0.5, "still": 0.25, "near": 0.0, "gather": -2.0}
 SHORT_PAIRS, MANY_PAIRS = 256, 256  # terms of a result; results
 FOLD = 0.5  # what it takes to put the lanes of a sum together
 WHOLE = (8, 16)  # bytes of a vector that is all of a row, where loops run in longer ones
-ZIPPED = 16  # bytes of one where rows of bytes are stored: LLVM is slow with longer zips
 COPIED = 4  # bytes of a vector, at least, where rows are copied
 TESTED = 2  # comparisons of a place with its bounds
 GATHERED_WORK = 3  # operations in vectors that make up for collecting a vector lane by lane
@@ -69,8 +68,6 @@ class Score:
     times: Counter[str] = field(default_factory=Counter)
     most: int = 1  # times that one access is made
     rows: Counter[object] = field(default_factory=Counter)  # neighbours that are stored together
-    longest: int = 0  # elements of a row that is stored whole
-    zips: bool = False  # which takes most of the time
     # loads of rows by stride, and how often each is made
     far: dict[tuple[object, int], list[int]] = field(default_factory=dict)
     bits: int = 8
@@ -265,12 +262,9 @@ def gain(loop: Loop, target: Target) -> float:
 
 def lanes_of(found: Score, target: Target, extent: int = 0) -> int:
     """Lanes of the widest vector that a loop of this extent fills, at least of a short one. Lines
-    of one set of the first cache are no more than it has ways, or each evicts another. Rows of
-    bytes are zipped out of short vectors."""
+    of one set of the first cache are no more than it has ways, or each evicts another."""
     lanes, shortest = target.vector_bytes * 8 // found.bits, shortest_of(found, target)
     most = target.l1_bytes // WAY_BYTES if found.one_set else lanes
-    if found.zips:
-        most = min(most, ZIPPED * 8 // found.bits)
     while lanes > min(extent, most) and lanes > shortest:
         lanes //= 2
     return lanes
@@ -341,8 +335,6 @@ def score(loop: Loop, target: Target) -> Score:
         turns = stride >= target.short_lanes(result.bits) and 2 * len(loads) > stride
         for times in loads:
             result.add("near" if turns else "gather", times)
-    if result.bits < WORD and result.longest > NEAR:
-        result.zips = work(loop) <= LIGHT * result.longest * loop.var.extent
     lanes = lanes_of(result, target, loop.var.extent)
     for where, times in result.grouped:
         stride = None if loop.var.extent % lanes else where.coefficient(loop.var, lanes)
@@ -396,7 +388,6 @@ def access(memory: Memory, where: Index, var: Var, result: Score, written: bool 
     elif stride is None and not written:
         result.grouped.append((where, times))
     elif stride and written and result.rows[memory, where.terms] == stride:
-        result.longest = max(result.longest, stride)
         if where.offset % stride == 0:  # the others are stored with it
             result.add("unit", times)
     else:
