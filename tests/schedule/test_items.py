@@ -411,22 +411,32 @@ def test_what_is_read_across_again_and_again_is_turned_once() -> None:
     assert tuple(find_items(Graph((x.type, w.type), (product,)), PLAIN).why) == (product,)
 
 
-def test_what_is_turned_and_seen_in_a_shape_that_mixes_its_rows_is_turned_once() -> None:
-    """Not where rows stay, where axes are joined or split alone, or where it is turned so that all
-    of it lies in steps again."""
+def test_what_is_seen_in_a_shape_that_mixes_its_rows_is_stored() -> None:
+    """Turned, backwards, a part, side by side with something; not where axes are joined or split
+    alone, where only some rows are needed, where a turn puts all of it in steps again, or where
+    rows are whole vectors, and not summed."""
     x = param(0, (200, 300), F32)
-    turned = permute(x, (1, 0))
+    turned, part = permute(x, (1, 0)), slice_(x, (0, 4), (200, 292))
+    aligned, both = slice_(x, (0, 4), (200, 276)), join([x, x], 1)
 
-    def stored(value: Node) -> bool:
-        more = elementwise(Op.ADD, value, full(1, value.shape, F32))
-        return turned in find_items(Graph((x.type,), (more,)), PLAIN).why
+    def stored(value: Node, result: Node) -> bool:
+        return value in find_items(Graph((x.type,), (result,)), PLAIN).why
 
-    assert stored(reshape(turned, (1200, 50)))
-    assert stored(permute(reshape(turned, (400, 150)), (1, 0)))
-    assert not stored(turned)
-    assert not stored(reshape(turned, (60_000,)))
-    assert not stored(reshape(turned, (300, 4, 50)))
-    assert not stored(permute(reshape(turned, (30, 2000)), (1, 0)))
+    def more(value: Node) -> Node:
+        return elementwise(Op.ADD, value, full(1, value.shape, F32))
+
+    seen = reshape(turned, (1200, 50))
+    assert stored(turned, more(seen)) and stored(turned, reduce(Op.ADD, seen, (0,)))
+    assert stored(turned, more(permute(reshape(turned, (400, 150)), (1, 0))))
+    assert stored(part, more(reshape(part, (1152, 50)))) and stored(
+        both, more(reshape(both, (2400, 50)))
+    )
+    assert not stored(turned, more(turned)) and not stored(turned, more(reshape(turned, (60_000,))))
+    assert not stored(turned, more(reshape(turned, (300, 4, 50))))
+    assert not stored(turned, slice_(more(seen), (3, 0), (4, 50)))
+    assert not stored(turned, more(permute(reshape(turned, (30, 2000)), (1, 0))))
+    rows = reshape(aligned, (3400, 16))
+    assert not stored(aligned, more(rows)) and stored(aligned, reduce(Op.ADD, rows, (0,)))
 
 
 def test_columns_that_rows_are_multiplied_by_are_put_side_by_side_once() -> None:

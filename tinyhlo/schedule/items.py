@@ -24,7 +24,7 @@ from tinyhlo.ir.transform import find_transform
 from tinyhlo.ir.views import below_views, has_own_axes, views_of
 from tinyhlo.ir.walks import Users, reachable, users_of
 from tinyhlo.records import dataclass
-from tinyhlo.schedule.across import across_others, lies_across, repeated_across, turned_before
+from tinyhlo.schedule.across import across_others, lies_across, repeated_across, seen_mixed
 from tinyhlo.schedule.columns import extents
 from tinyhlo.schedule.factors import narrowest, operands, taken_as_stored
 from tinyhlo.schedule.joined import MANY_PARTS, count_parts, has_many_parts, read_by_windows
@@ -139,9 +139,9 @@ def find_items(graph: Graph, target: Target) -> Items:
     for value in tuple(across_others(nodes, why.keys(), target)):
         walk.apart.add(value)
         why.setdefault(value, "lies across what it is combined with, and is turned once")
-    for value in turned_before(nodes, users):
+    for value in tuple(seen_mixed(nodes, users, why.keys())):
         walk.apart.add(value)
-        why.setdefault(value, "turned, and seen in a shape that mixes its rows")
+        why.setdefault(value, "seen in a shape that mixes its rows")
     behind = (base(node) for node in nodes if isinstance(node, ir.Barrier))
     walk.apart.update(value for value in behind if is_joined(below_views(value)))
     ahead = tuple((value, writer) for value, writer, behind in early if behind)

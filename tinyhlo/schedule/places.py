@@ -8,7 +8,7 @@ reshape(x[1:, 1:] - x[:-1, :-1])[i]                  divides: x[i // 9 + 1, i % 
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence, Set
 from math import prod
 
 from tinyhlo.ir.contraction import varies
@@ -131,7 +131,13 @@ def divides(reshape: Reshape, stored: Container[Node]) -> bool:
     for old, new in joined_axes(value.shape, reshape.shape):
         if len(old) > 1 and [value.shape[k] for k in old] != [reshape.shape[k] for k in new]:
             inner.update(old[1:])
-    pending: list[Node] = [value] if inner else []
+    return bool(inner) and lies_apart(value, inner, stored)
+
+
+def lies_apart(value: Node, axes: Set[int], stored: Container[Node]) -> bool:
+    """Whether something that a value is computed of does not lie in memory as the value has it
+    along `axes`: a part, in another order, or with repeats."""
+    pending: list[Node] = [value]
     seen: set[Node] = set()
     while pending:
         node = pending.pop()
@@ -142,13 +148,13 @@ def divides(reshape: Reshape, stored: Container[Node]) -> bool:
             continue
         if isinstance(node, (Slice, Pad)):
             source = node.inputs[0].shape
-            if any(node.shape[axis] != source[axis] for axis in inner):
+            if any(node.shape[axis] != source[axis] for axis in axes):
                 return True
         elif isinstance(node, Expand):
             if node.inputs[0].type.size > 1:
                 return True
         elif isinstance(node, Flip):
-            if inner.intersection(node.axes):
+            if axes.intersection(node.axes):
                 return True
         elif not isinstance(node, Elementwise):
             return True
