@@ -5,7 +5,8 @@
 An operation reads its arguments through a view now and then, what it gives goes through another,
 and some are batched by `vmap` (over any axis of each argument) or differentiated. `random_programs`
 chains operations as users write them; here each has dimension numbers that nobody would write.
-XLA:CPU of jaxlib 0.10.2 is wrong about some convolutions along one axis with negative borders.
+XLA:CPU of jaxlib 0.10.2 is wrong about some convolutions along one axis with negative borders, and
+about products of halves, of which it takes factors out: they are infinite.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ EXTENTS = (1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 32, 33, 64)
 FLOATS = (jnp.float32,) * 5 + (jnp.bfloat16, jnp.float16)
 INTEGERS = (jnp.int32, jnp.int32, jnp.int8, jnp.uint8, jnp.uint32, jnp.int16)
 LARGEST = 20_000  # elements of a value that later steps may use
-TOLERANCE = {4: 2e-4, 8: 1e-9}  # by bytes of a float; programs with shorter ones have LOOSE
+TOLERANCE = {4: 2e-4, 8: 1e-9}  # by bytes of a float; programs with shorter ones: LOOSE
 LOOSE = 0.1
 UNTRACEABLE = (TypeError, ValueError, ZeroDivisionError, IndexError, NotImplementedError)
 
@@ -408,7 +408,7 @@ def difference(number: int, small: bool = False, operation: bool = False) -> str
         traced = str(jitted.trace(*arguments).jaxpr)
     except UNTRACEABLE:
         return ""
-    loose = "bf16[" in traced or "f16[" in traced
+    loose = any(name in traced for name in ("bf16[", "f16[", "f8_e"))
     expected = results(jitted, arguments, "cpu", {"xla_allow_excess_precision": False})
     try:
         with drawn(number) if small else nullcontext():
