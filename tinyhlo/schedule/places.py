@@ -8,7 +8,7 @@ reshape(x[1:, 1:] - x[:-1, :-1])[i]                  divides: x[i // 9 + 1, i % 
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence, Set
+from collections.abc import Container, Iterator, Sequence
 from math import prod
 
 from tinyhlo.ir.contraction import varies
@@ -134,7 +134,7 @@ def divides(reshape: Reshape, stored: Container[Node]) -> bool:
     return bool(inner) and lies_apart(value, inner, stored)
 
 
-def lies_apart(value: Node, axes: Set[int], stored: Container[Node]) -> bool:
+def lies_apart(value: Node, axes: set[int], stored: Container[Node]) -> bool:
     """Whether something that a value is computed of does not lie in memory as the value has it
     along `axes`: a part, in another order, or with repeats."""
     pending: list[Node] = [value]
