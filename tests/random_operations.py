@@ -21,6 +21,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from tests import chance
+
 EXTENTS = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33)
 FLOATS = ("float32", "float32", "float32", "bfloat16", "float16", "float64")
 INTEGERS = ("int32", "int8", "uint8", "int16", "uint16", "uint32", "int64")
@@ -39,17 +41,8 @@ class Operation:
     smooth: bool = False
 
 
-class Chance:
-    """Choices that a number decides."""
-
-    def __init__(self, number: int) -> None:
-        self.random = np.random.default_rng(number)
-
-    def of(self, *choices: Any) -> Any:
-        return choices[self.random.integers(len(choices))]
-
-    def below(self, end: int) -> int:
-        return int(self.random.integers(end))
+class Chance(chance.Chance):
+    """Also of orders, shapes, types and arrays."""
 
     def happens(self, share: float) -> bool:
         return bool(self.random.random() < share)
@@ -111,41 +104,63 @@ def later_of(a: Sequence[Any], b: Sequence[Any]) -> tuple[Any, Any]:
 # --- the operations ---------------------------------------------------------------------------
 
 
-def places(q: Chance, ends: Sequence[int], shape: Sequence[int]) -> np.ndarray:
-    """Index vectors along the last axis, some outside of the array."""
-    columns = [q.random.integers(-2, end + 2, size=shape) for end in ends]
-    return np.stack(columns, -1).astype(q.of("int32", "int32", "int64"))
+@dataclass(frozen=True)
+class Windows:
+    """Of an array of `shape`, windows of `sizes` at index vectors, of which `loops` has the shape;
+    `batch`, `indexed` and `dropped` are axes of the array, `axes` those of a window's others."""
+
+    shape: tuple[int, ...]
+    batch: list[int]
+    indexed: list[int]
+    sizes: list[int]
+    dropped: list[int]
+    loops: list[int]
+    axes: list[int]
+
+    def numbers(self, kind: Callable[..., Any]) -> Any:
+        first = len(self.loops) - len(self.batch)
+        batch = tuple(self.batch), tuple(range(first, len(self.loops)))
+        return kind(tuple(self.axes), tuple(self.dropped), tuple(self.indexed), *batch)
+
+    @property
+    def taken(self) -> list[int]:
+        """The shape of all windows."""
+        found, gone = list(self.loops), {*self.dropped, *self.batch}
+        kept = [size for axis, size in enumerate(self.sizes) if axis not in gone]
+        for axis, extent in zip(self.axes, kept, strict=True):
+            found.insert(axis, extent)
+        return found
+
+    def places(self, q: Chance) -> np.ndarray:
+        """Index vectors along the last axis, some outside of the array."""
+        ends = [self.shape[axis] for axis in self.indexed]
+        columns = [q.random.integers(-2, end + 2, size=self.loops) for end in ends]
+        return np.stack(columns, -1).astype(q.of("int32", "int32", "int64"))
 
 
-def batch_axes(q: Chance, rank: int) -> tuple[list[int], list[int]]:
-    """The batching axes of an operand, in order, and the others in a random order."""
-    order = q.order(rank)
-    count = q.below(2) if rank > 1 else 0
-    return sorted(order[:count]), order[count:]
-
-
-def gather(q: Chance) -> Operation | None:
+def windows(q: Chance) -> Windows:
     shape = q.shape(1, 4)
-    rank = len(shape)
-    batch, others = batch_axes(q, rank)
+    order = q.order(len(shape))
+    count = q.below(2) if len(shape) > 1 else 0
+    batch, others = sorted(order[:count]), order[count:]
     indexed = q.some(others)
     sizes = [1 if k in batch else q.of(1, 1, n, 1 + q.below(n)) for k, n in enumerate(shape)]
     dropped = sorted(k for k in others if sizes[k] == 1 and q.happens(0.7))
     loops = [*q.shape(0, 2, 200), *(shape[k] for k in batch)]
-    kept = rank - len(dropped) - len(batch)
-    numbers = lax.GatherDimensionNumbers(
-        tuple(sorted(q.order(len(loops) + kept)[:kept])),
-        tuple(dropped),
-        tuple(indexed),
-        tuple(batch),
-        tuple(range(len(loops) - len(batch), len(loops))),
-    )
-    if prod(loops) * prod(sizes) > RESULT:
+    kept = len(others) - len(dropped)
+    axes = sorted(q.order(len(loops) + kept)[:kept])
+    return Windows(shape, batch, indexed, sizes, dropped, loops, axes)
+
+
+def gather(q: Chance) -> Operation | None:
+    found = windows(q)
+    numbers = found.numbers(lax.GatherDimensionNumbers)
+    if prod(found.taken) > RESULT:
         return None
     mode, dtype = q.of("clip", "fill"), q.dtype(FLOATS, FLOATS, INTEGERS, COMPLEX, ("bool",))
     return Operation(
-        lambda x, at: lax.gather(x, at, numbers, tuple(sizes), mode=mode),
-        [q.array(shape, dtype), places(q, [shape[k] for k in indexed], loops)],
+        lambda x, at: lax.gather(x, at, numbers, tuple(found.sizes), mode=mode),
+        [q.array(found.shape, dtype), found.places(q)],
         dtype in FLOATS,
     )
 
@@ -161,25 +176,8 @@ SCATTERS: dict[str, Callable[..., Any]] = {
 
 def scatter(q: Chance) -> Operation | None:
     """Values that are set are all the same: which of two is the last, StableHLO leaves open."""
-    shape = q.shape(1, 4)
-    rank = len(shape)
-    batch, others = batch_axes(q, rank)
-    indexed = q.some(others)
-    sizes = [1 if k in batch else q.of(1, 1, n, 1 + q.below(n)) for k, n in enumerate(shape)]
-    inserted = sorted(k for k in others if sizes[k] == 1 and q.happens(0.7))
-    loops = [*q.shape(0, 2, 200), *(shape[k] for k in batch)]
-    windows = [sizes[k] for k in range(rank) if k not in inserted and k not in batch]
-    window_axes = sorted(q.order(len(loops) + len(windows))[: len(windows)])
-    numbers = lax.ScatterDimensionNumbers(
-        tuple(window_axes),
-        tuple(inserted),
-        tuple(indexed),
-        tuple(batch),
-        tuple(range(len(loops) - len(batch), len(loops))),
-    )
-    update = list(loops)
-    for axis, extent in zip(window_axes, windows, strict=True):
-        update.insert(axis, extent)
+    found = windows(q)
+    numbers, update = found.numbers(lax.ScatterDimensionNumbers), found.taken
     if prod(update) > RESULT:
         return None
     dtype = q.dtype(FLOATS, FLOATS, INTEGERS, COMPLEX, ("bool",))
@@ -192,7 +190,7 @@ def scatter(q: Chance) -> Operation | None:
         values = (values.real > 0).astype(values.dtype) + np.ones((), values.dtype)
     return Operation(
         lambda x, at, new: SCATTERS[kind](x, at, new, numbers, mode=mode),
-        [q.array(shape, dtype), places(q, [shape[k] for k in indexed], loops), values],
+        [q.array(found.shape, dtype), found.places(q), values],
         dtype in FLOATS and kind == "add",
     )
 

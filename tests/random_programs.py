@@ -25,6 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from tests import chance
 from tests.random_operations import random_operation
 from tests.thresholds import drawn
 
@@ -40,17 +41,8 @@ LOOSE = 0.1
 UNTRACEABLE = (TypeError, ValueError, ZeroDivisionError, IndexError, NotImplementedError)
 
 
-class Chance:
-    """Choices that a number decides."""
-
-    def __init__(self, number: int) -> None:
-        self.random = np.random.default_rng(number)
-
-    def of(self, *choices: Any) -> Any:
-        return choices[self.random.integers(len(choices))]
-
-    def below(self, end: int) -> int:
-        return int(self.random.integers(end))
+class Chance(chance.Chance):
+    """Also of shapes and places."""
 
     def shape(self, rank: int = 4) -> tuple[int, ...]:
         return tuple(self.of(*EXTENTS) for _ in range(self.below(rank + 1)))
