@@ -413,14 +413,14 @@ def test_what_is_read_across_again_and_again_is_turned_once() -> None:
 
 def test_what_is_seen_in_a_shape_that_mixes_its_rows_is_stored() -> None:
     """Turned, backwards, a part, side by side with something; not where axes are joined or split
-    alone, where only some rows are needed, where a turn puts all of it in steps again, or where
-    rows are whole vectors, and not summed."""
-    x = param(0, (200, 300), F32)
+    alone, what repeats little many times, where only some rows are needed, where a turn puts all
+    of it in steps again, or where rows are whole vectors, and not summed."""
+    x, y = param(0, (200, 300), F32), param(1, (200,), F32)
     turned, part = permute(x, (1, 0)), slice_(x, (0, 4), (200, 292))
     aligned, both = slice_(x, (0, 4), (200, 276)), join([x, x], 1)
 
     def stored(value: Node, result: Node) -> bool:
-        return value in find_items(Graph((x.type,), (result,)), PLAIN).why
+        return value in find_items(Graph((x.type, y.type), (result,)), PLAIN).why
 
     def more(value: Node) -> Node:
         return elementwise(Op.ADD, value, full(1, value.shape, F32))
@@ -435,6 +435,10 @@ def test_what_is_seen_in_a_shape_that_mixes_its_rows_is_stored() -> None:
     assert not stored(turned, more(reshape(turned, (300, 4, 50))))
     assert not stored(turned, slice_(more(seen), (3, 0), (4, 50)))
     assert not stored(turned, more(permute(reshape(turned, (30, 2000)), (1, 0))))
+    for times in (3, 300):
+        repeated = broadcast(y, (times, 200), (1,))
+        summed = reduce(Op.ADD, reshape(repeated, (4 * times, 50)), (0,))
+        assert stored(repeated, summed) == (times == 3)
     rows = reshape(aligned, (3400, 16))
     assert not stored(aligned, more(rows)) and stored(aligned, reduce(Op.ADD, rows, (0,)))
 

@@ -10,6 +10,7 @@ joined           values that are one of several by their position
 factors          what products multiply
 places           where kernels read and write: places that are data, positions that are divided
 across           values that lie across others, turned once
+mixed            values that are seen in a shape that mixes their rows
 access           at which indices a value is read
 clusters         items that share a kernel, and merging two
 fusion           which clusters are merged with what they read; `apart` says why not

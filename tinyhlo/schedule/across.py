@@ -17,17 +17,12 @@ from tinyhlo.ir import graph as ir
 from tinyhlo.ir.contraction import find_contraction, varies
 from tinyhlo.ir.graph import VIEWS, Elementwise, Node
 from tinyhlo.ir.joining import is_joined
-from tinyhlo.ir.views import ARRANGED, below_views, joined_axes, steps_of
 from tinyhlo.ir.walks import Users, reachable
-from tinyhlo.schedule.places import LEAST_APART, lies_apart
 from tinyhlo.schedule.values import is_in_memory, takes_rows
 from tinyhlo.target import NEAR, Target
 
-# What takes all elements of what it is made of.
-WHOLE = (Elementwise, ir.Reduce, ir.MultiReduce, ir.Flip, ir.Pad, *ARRANGED)
 # Elements of a value, how often each is read, and how many follow each other.
 LARGE_SIZE, TIMES_READ, LONG_RUN = 1 << 14, 8, 16
-VECTOR = 64  # bytes of the longest
 
 
 def repeated_across(nodes: Sequence[Node], users: Users) -> Iterator[Node]:
@@ -75,50 +70,6 @@ def across_others(nodes: Sequence[Node], chosen: Set[Node], target: Target) -> I
                 if is_far(leaf, others, node.axes, 2 * target.l1_bytes):
                     yield leaf
     yield from (leaf for leaf in reduced if passes[leaf] > 1)
-
-
-def seen_mixed(nodes: Sequence[Node], users: Users, chosen: Set[Node]) -> Iterator[Node]:
-    """What does not lie in memory as it is, and is seen as a whole in a shape that mixes its rows,
-    as `x.T.reshape(1200, 50)` of 200x300: each position would be divided. Once more turned, it may
-    lie in steps again; and of whole vectors in rows, elementwise work divides the first alone."""
-    whole = set(reachable(chosen, lambda node: node.inputs if isinstance(node, WHOLE) else ()))
-
-    def divides(user: Node, shown: ir.Reshape) -> bool:
-        if user not in whole:
-            return False
-        if isinstance(user, ir.Permute):
-            source = below_views(user, ARRANGED)
-            stored = source in chosen or is_in_memory(source)
-            return not stored or steps_of(user)[-1] is None
-        by_vectors = isinstance(user, Elementwise) and keeps_vectors(shown, chosen)
-        return isinstance(user, (Elementwise, ir.Reduce, ir.MultiReduce)) and not by_vectors
-
-    for node in nodes:
-        if not isinstance(node, ir.Reshape) or node.type.size < LEAST_APART:
-            continue
-        value, axes = node.inputs[0], mixed_axes(node)
-        if value in chosen or not axes or not lies_apart(value, axes, chosen):
-            continue
-        if any(divides(user, node) for user in users[node]):
-            yield value
-
-
-def keeps_vectors(node: ir.Reshape, stored: Container[Node]) -> bool:
-    """Whether rows before and after a reshape of two axes are whole vectors, of neighbours in
-    memory."""
-    value, size = node.inputs[0], node.dtype.itemsize
-    if any(shape[-1] * size % VECTOR for shape in (value.shape, node.shape)):
-        return False
-    turned = isinstance(below_views(value, ARRANGED), ir.Flip) or lies_across(value, stored)
-    return len(mixed_axes(node)) == 2 and not turned
-
-
-def mixed_axes(node: ir.Reshape) -> set[int]:
-    """Which axes a reshape takes apart and puts together in other ways, if the last is one."""
-    shape = node.inputs[0].shape
-    last = max((axis for axis, extent in enumerate(shape) if extent != 1), default=0)
-    groups = joined_axes(shape, node.shape)
-    return {axis for old, new in groups if len(old) > 1 < len(new) and last in old for axis in old}
 
 
 def is_far(node: ir.Permute, others: Sequence[Node], reduced: Sequence[int], nbytes: int) -> bool:

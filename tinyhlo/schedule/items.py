@@ -24,10 +24,11 @@ from tinyhlo.ir.transform import find_transform
 from tinyhlo.ir.views import below_views, has_own_axes, views_of
 from tinyhlo.ir.walks import Users, reachable, users_of
 from tinyhlo.records import dataclass
-from tinyhlo.schedule.across import across_others, lies_across, repeated_across, seen_mixed
+from tinyhlo.schedule.across import across_others, lies_across, repeated_across
 from tinyhlo.schedule.columns import extents
 from tinyhlo.schedule.factors import narrowest, operands, taken_as_stored
 from tinyhlo.schedule.joined import MANY_PARTS, count_parts, has_many_parts, read_by_windows
+from tinyhlo.schedule.mixed import seen_mixed
 from tinyhlo.schedule.overwritten import read_before
 from tinyhlo.schedule.places import (
     is_divided,
